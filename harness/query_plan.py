@@ -17,6 +17,7 @@ from msgspec import Meta
 from harness.structs import Struct
 
 OperatorKind = Literal["scan", "join", "aggregate", "sort", "other"]
+IndexKind = Literal["", "clustered", "secondary", "covering"]
 
 
 _Count = Annotated[int, Meta(ge=0, le=10**18)]
@@ -29,6 +30,8 @@ class Operator(Struct, frozen=True):
     ``time_ns``: its own time (exclusive of its children), as wall time where the
     engine reports wall time; of parallel workers the engine's note says which.
     ``lookups``: the number of index lookups that it made, of engines that count them.
+    ``index``: of these, whether the index has the rows (clustered), leads to them (secondary) or
+    has all that was read (covering); empty where the engine does not distinguish them.
     """
 
     kind: OperatorKind
@@ -38,6 +41,7 @@ class Operator(Struct, frozen=True):
     relation: str | None = None
     children: tuple[Operator, ...] = ()
     lookups: _Count = 0
+    index: IndexKind = ""
 
     def walk(self) -> Iterator[Operator]:
         """This operator and all below it, parents first."""

@@ -11,10 +11,13 @@ Of stored query plans, whose times are those of the profiled execution, papers p
 ``table_read_ns``        of a relation: reading its rows, without the filter where the engine
                          executes that as an operator of its own (MySQL, MariaDB)
 ``index_lookup_ns``      of a relation: its index lookups' time over their number, where the
-                         engine counts lookups (MySQL, MariaDB)
+                         engine counts lookups (MySQL, MariaDB), by kind of the index
 ``index_lookup_rows``    of a relation: the rows that its index lookups return, over their number
 ``plan_behind_scan_ns``  of a query: all operators that are no scan; nothing outside operators
 =======================  ===================================================================
+
+A metric ``A / B`` is the quotient of two stored ones, each summed over the labels that it does not
+name; of a series of two arms A is of the first, B of the second.
 """
 
 from __future__ import annotations
@@ -46,13 +49,15 @@ from reports.sections import Block, Table
 from reports.series import Panel
 from reports.statistics import Missing
 from reports.sweeps import OVER, RATIO, Line, Sweep
-from reports.values import Quantity, Summary, measured, summarise
+from reports.values import Point, Quantity, Summary, measured, summarise
 
 #: The x of a paper's "up to": compared with the highest of all runs and queries of the arm.
 HIGHEST = "highest"
 #: What points are values of in a file without the column.
 _TIMES = "query_duration_ns"
 _PER_S = "_per_s"
+_OVER = " / "
+_METRIC = r"[a-z][a-z0-9_]*(\[[a-z_]+=[a-z0-9_]+(,[a-z_]+=[a-z0-9_]+)*\])?"
 #: Units that are none of time and size: factor and unit of the harness's metric.
 _RATES = {
     "k/min": (1000.0, "1/min"),
@@ -111,11 +116,11 @@ class PublishedValue(Struct, frozen=True):
     metric: Annotated[
         str,
         whole(
-            r"[a-z][a-z0-9_]*(\[[a-z_]+=[a-z0-9_]+(,[a-z_]+=[a-z0-9_]+)*\])?",
+            rf"{_METRIC}( / {_METRIC})?",
             "the harness's metric that the value is one of, with labels in brackets: "
             "query_duration_ns (taken where there is no such column), "
-            "plan_operator_ns[operator=scan]; a name that the harness does not measure is only "
-            "listed",
+            "plan_operator_ns[operator=scan]; A / B: the quotient of two; a name that the "
+            "harness does not measure is only listed",
         ),
     ] = _TIMES
     note: Annotated[
@@ -346,6 +351,9 @@ def _measured(
             continue
         if not (arms := arms_of(panel, series.sides)):
             continue
+        if _OVER in series.metric:
+            yield from _of_sides(_quotient(arms, series, point.x), arms, series.base_unit)
+            continue
         for quantity in _quantities(arms[0], series, point.x):
             summaries = [_summaries(arm, quantity.name).get(quantity) for arm in arms]
             yield from _of_sides(summaries, arms, series.base_unit)
@@ -366,6 +374,38 @@ def _quantities(arm: Arm, series: PublishedSeries, x: str) -> Iterator[Quantity]
         return
     name = series.name.removesuffix(RATIO) if len(series.sides) > 1 else series.name
     yield Quantity(name, tuple(sorted({"query": x, **series.labels}.items())))
+
+
+def _quotient(arms: Sequence[Arm], series: PublishedSeries, query: str) -> list[Summary | None]:
+    """Return the values of both metrics of ``A / B``, or of one arm their quotient in each run."""
+    over, under = series.metric.split(_OVER)
+    first, *second = ([measured(run) for run in arm.usable] for arm in arms)
+    if second:
+        sides = ((over, first), (under, second[0]))
+        return [
+            summarise([value for run in runs if (value := _total(run, metric, query)) is not None])
+            for metric, runs in sides
+        ]
+    both = ((_total(run, over, query), _total(run, under, query)) for run in first)
+    return [summarise([a / b for a, b in both if a is not None and b])]
+
+
+def _total(values: Mapping[Quantity, Point], metric: str, query: str) -> float | None:
+    """Return a query's sum over the label sets of a metric; a rate's by the query's time."""
+    name, labels = read_metric(metric)
+    stated = {"query": query, **labels}.items()
+    parts = [
+        value.value
+        for quantity, value in values.items()
+        if quantity.name == name and stated <= {*quantity.labels} and value.value is not None
+    ]
+    if parts:
+        return math.fsum(parts)
+    if not name.endswith(_PER_S):
+        return None
+    moved = _total(values, metric.replace(_PER_S, "", 1), query)
+    time_ns = _total(values, _TIMES, query)
+    return None if moved is None or not time_ns else moved * 1e9 / time_ns
 
 
 def _of_sides(
@@ -470,14 +510,15 @@ def plan_metrics(query: str, root: Operator) -> dict[Quantity, float]:
     later_ns = sum(operator.time_ns for operator in operators if operator.kind != "scan")
     metrics = {Quantity(BEHIND_SCAN, (("query", query),)): float(later_ns)}
     reads: dict[str, float] = {}
-    lookups: dict[str, tuple[float, int, int]] = {}
+    lookups: dict[tuple[str, str], tuple[float, int, int]] = {}
     for operator in operators:
         relation = operator.relation
         if operator.kind != "scan" or relation is None:
             continue
         if operator.lookups:
-            time_ns, rows, count = lookups.get(relation, (0.0, 0, 0))
-            lookups[relation] = (
+            by = relation, operator.index
+            time_ns, rows, count = lookups.get(by, (0.0, 0, 0))
+            lookups[by] = (
                 time_ns + operator.time_ns,
                 rows + operator.rows,
                 count + operator.lookups,
@@ -486,11 +527,12 @@ def plan_metrics(query: str, root: Operator) -> dict[Quantity, float]:
             reads[relation] = reads.get(relation, 0.0) + operator.time_ns
     for relation, time_ns in reads.items():
         metrics[_of_relation(TABLE_READ, query, relation)] = time_ns
-    for relation, (time_ns, rows, count) in lookups.items():
-        metrics[_of_relation(INDEX_LOOKUP, query, relation)] = time_ns / count
-        metrics[_of_relation(LOOKUP_ROWS, query, relation)] = rows / count
+    for (relation, index), (time_ns, rows, count) in lookups.items():
+        metrics[_of_relation(INDEX_LOOKUP, query, relation, index)] = time_ns / count
+        metrics[_of_relation(LOOKUP_ROWS, query, relation, index)] = rows / count
     return metrics
 
 
-def _of_relation(name: str, query: str, relation: str) -> Quantity:
-    return Quantity(name, (("query", query), ("relation", relation)))
+def _of_relation(name: str, query: str, relation: str, index: str = "") -> Quantity:
+    kind = (("index", index),) if index else ()
+    return Quantity(name, (*kind, ("query", query), ("relation", relation)))

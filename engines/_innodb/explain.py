@@ -26,7 +26,7 @@ from typing import Any, Literal
 from engines._innodb.connection import MySqlConnection
 from harness import jsonfile
 from harness.engine import CannotExplain
-from harness.query_plan import ExecutedPlan, Operator, OperatorKind
+from harness.query_plan import ExecutedPlan, IndexKind, Operator, OperatorKind
 
 _FIRST_WITH_ANALYZE = (8, 0, 18)
 _FIRST_WITH_JSON = (8, 3)
@@ -48,6 +48,9 @@ _LINE = re.compile(
     r"rows=(?P<rows>[\d.e+-]+) loops=(?P<loops>\d+)\)| +\((?P<never>never executed)\))?$"
 )
 _INDENT = 4
+#: InnoDB keeps the rows in this index's tree; other indexes have its key.
+_CLUSTERED = "PRIMARY"
+_USING = re.compile(r" using (?P<index>\S+)")
 _RELATION = re.compile(r" on (?P<table>[^<\s]\S*)")
 
 
@@ -140,8 +143,18 @@ def _operator(node: _Iterator) -> Operator:
         time_ns=max(0, round(own_ms * _NS_PER_MS)),
         relation=node.table if node.table and not node.table.startswith("<") else None,
         children=children,
-        lookups=round(node.loops) if _is_lookup(node.operation) else 0,
+        lookups=round(node.loops) if (lookup := _is_lookup(node.operation)) else 0,
+        index=_index(node.operation) if lookup else "",
     )
+
+
+def _index(operation: str) -> IndexKind:
+    using = _USING.search(operation)
+    if using is None:
+        return ""
+    if using["index"] == _CLUSTERED:
+        return "clustered"
+    return "covering" if "covering index" in operation.lower() else "secondary"
 
 
 def _is_lookup(operation: str) -> bool:
@@ -253,6 +266,7 @@ class _Node:
     rows: int = 0
     relation: str | None = None
     lookups: int = 0
+    index: IndexKind = ""
     #: A sort's time, including or excluding its inputs.
     sort_ms: float = 0.0
     children: list[_Node] = field(default_factory=list)
@@ -271,6 +285,7 @@ class _Node:
             relation=self.relation,
             children=tuple(child.operator() for child in self.children),
             lookups=self.lookups,
+            index=self.index,
         )
 
 
@@ -336,6 +351,7 @@ def _table(table: Mapping[str, Any]) -> _Node:
         rows=rows,
         relation=None if derived else name,
         lookups=lookups,
+        index=_kind_of_key(table) if lookups else "",
         children=_inputs(table),
     )
     filtered = float(table.get("r_filtered") or 0) / 100
@@ -346,3 +362,9 @@ def _table(table: Mapping[str, Any]) -> _Node:
         rows=round(rows * filtered),
         children=[reading],
     )
+
+
+def _kind_of_key(table: Mapping[str, Any]) -> IndexKind:
+    if table.get("key") == _CLUSTERED:
+        return "clustered"
+    return "covering" if table.get("using_index") else "secondary"

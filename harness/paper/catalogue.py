@@ -85,6 +85,9 @@ class QueryStatement(Struct, frozen=True):
     engines: _Names
     queries: Annotated[tuple[int, ...], Meta(min_length=1)]
     expected: Side
+    against: Annotated[
+        int | None, Meta(description="query whose speed-up theirs is compared with")
+    ] = None
 
     @property
     def text(self) -> str:

@@ -21,6 +21,7 @@ from reports.conclusions.comparisons import (
     GainUnder,
     RunPairs,
     SpeedUp,
+    gain_over,
     speed_ups,
 )
 from reports.conclusions.devices import (
@@ -131,19 +132,27 @@ def _queries(speed_up: SpeedUp, statements: Sequence[QueryStatement]) -> Iterato
     if isinstance(speed_up.group, Missing) or speed_up.group.unused:
         return
     engine = speed_up.group.a.runs[0].spec.engine
-    for row in speed_up.group.rows:
-        query = row.quantity.label("query")
-        if row.quantity.name != "query_duration_ns" or query is None or row.estimate is None:
+    rows = {
+        row.quantity.label("query"): row
+        for row in speed_up.group.rows
+        if row.quantity.name == "query_duration_ns" and row.estimate is not None
+    }
+    for query, row in rows.items():
+        if query is None or row.estimate is None:
             continue
         cells = (speed_up.what, query, times(row.ratio), interval_text(row.estimate))
         stated: Sequence[QueryStatement | None] = [
             statement
             for statement in statements
             if engine in statement.engines and query in map(str, statement.queries)
+            if statement.against is None or str(statement.against) in rows
         ]
         for statement in stated or (None,):
-            trial = replace(
-                speed_up.trial(_BOUND, row=row),
-                expected=statement.expected if statement else "above",
+            against = rows.get(str(statement.against)) if statement else None
+            trial = (
+                gain_over(speed_up, speed_up, _BOUND, (row, against))
+                if against
+                else speed_up.trial(_BOUND, row=row)
             )
+            trial = replace(trial, expected=statement.expected if statement else "above")
             yield _Query(cells, query, statement, trial)

@@ -206,7 +206,7 @@ class GainUnder(Test, frozen=True):
             for query in self._queries
         )
         for under_first, under_second in matched(first, second).values():
-            yield from (_gain(speed_up, under_second[-1], bound) for speed_up in under_first)
+            yield from (gain_over(speed_up, under_second[-1], bound) for speed_up in under_first)
 
     @property
     def _queries(self) -> list[PairQuery]:
@@ -217,30 +217,32 @@ class GainUnder(Test, frozen=True):
         yield from lacking(evidence, *self._queries)
 
 
-def _gain(numerator: SpeedUp, denominator: SpeedUp, bound: float) -> Trial:
+def gain_over(
+    numerator: SpeedUp,
+    denominator: SpeedUp,
+    bound: float,
+    rows: tuple[Row, Row] | None = None,
+) -> Trial:
+    """Return a trial of one speed-up over another, of the same blocks.
+
+    ``rows``: those whose speed-ups they are, in place of the rows that decide.
+    """
     what = f"{numerator.what}, over the same of {denominator.what}"
     emulated = tuple(dict.fromkeys((*numerator.emulated, *denominator.emulated)))
-    for speed_up in (numerator, denominator):
-        if speed_up.refusal:
+    both = (numerator, denominator)
+    for speed_up in both:
+        if speed_up.refusal and rows is None:
             return Trial(what, speed_up.refusal, emulated)
+    of = rows or (numerator.deciding, denominator.deciding)
     first, second = (
-        {block: b / a for b, a, block in zip(*each.repeats, strict=False) if a}
-        for each in (numerator, denominator)
+        {block: b / a for b, a, block in zip(*each.repeats_of(row), strict=False) if a}
+        for each, row in zip(both, of, strict=True)
     )
     shared = [block for block in first if block in second]
     if not shared:
         return Trial(what, Missing("unpaired"), emulated)
     over, under = ([each[block] for block in shared] for each in (first, second))
-    return Trial(
-        what,
-        tested(
-            over,
-            under,
-            bound,
-            interim_analyses=max(_looks(numerator.deciding), _looks(denominator.deciding)),
-        ),
-        emulated,
-    )
+    return Trial(what, tested(over, under, bound, interim_analyses=max(map(_looks, of))), emulated)
 
 
 class FewerOfMost(Test, frozen=True):

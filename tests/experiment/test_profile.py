@@ -239,10 +239,10 @@ def test_an_experiment_of_the_paper_has_the_paper_s_numbers():
     # A scan without its filter is not compared with one with it.
     assert {figure.metric for figure in read if figure.engine == "mysql"} == {
         "table_read_ns[relation=lineitem]",
-        "index_lookup_ns[relation=orders]",
-        "index_lookup_ns[relation=lineitem]",
-        "index_lookup_rows[relation=lineitem]",
-        "read_request_bytes",
+        "index_lookup_ns[index=secondary,relation=orders]",
+        "index_lookup_ns[index=clustered,relation=lineitem]",
+        "index_lookup_rows[index=secondary,relation=lineitem]",
+        "query_io_bytes[part=data,operation=read] / query_io_calls_count[part=data,operation=read]",
     }
 
 

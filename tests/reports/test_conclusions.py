@@ -23,7 +23,7 @@ from report_runs import PLACES, Case, driven, interleaved, metric, write
 
 from harness.store.runs import StoredRun
 from reports import trials
-from reports.conclusions.catalogue import PAPERS, conclusions_of
+from reports.conclusions.catalogue import PAPERS, conclusions_of, query_rows
 from reports.conclusions.model import Checked, Evidence, check
 from reports.statistics import Ratio
 
@@ -368,3 +368,32 @@ def test_reads_for_the_price_of_a_gb_are_over_those_of_dram(tmp_path: Path) -> N
         runs.append(micro_run(tmp_path, [read], tier=name, manifest_changes=changes))
     result = checked("perma-bench", "6", runs)
     assert [trial.to_json()["ratio"] for trial in result.tested] == [pytest.approx(4.0)]
+
+
+# Statements about single queries -----------------------------------------------------
+
+
+def _queries(root: Path, gains: Mapping[str, float]) -> dict[str, tuple[str, ...]]:
+    """What VLDB 2023 says of query 1 next to what it is here, by statement."""
+
+    def times(place: str, block: int) -> list[dict[str, Any]]:
+        slow = 1e9 * (1 + block / 50)
+        took = {query: slow / (gain if place == PLACES[1] else 1) for query, gain in gains.items()}
+        return [metric("query_duration_ns", ns, "lower", query=q) for q, ns in took.items()]
+
+    runs = [
+        write(root, Case(placement=place, block=block, metrics=times(place, block)))
+        for place, block in product(PLACES, range(10))
+    ]
+    rows = query_rows("nvm-for-databases", "Fig 2: TPC-H running times", runs)
+    return {row[4]: row for row in rows if row[1] == "1"}
+
+
+@pytest.mark.parametrize(("first", "answer"), [(2.0, "yes"), (20.0, "no")])
+def test_a_query_s_gain_is_held_against_another_s(tmp_path, first, answer):
+    (row,) = _queries(tmp_path, {"1": first, "6": 8.0}).values()
+    assert row[5] == answer
+
+
+def test_without_the_other_query_nothing_is_said_of_its_gain(tmp_path):
+    assert _queries(tmp_path, {"1": 2.0}).keys() == {"–"}

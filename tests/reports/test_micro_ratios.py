@@ -47,7 +47,7 @@ def _on_dram(root: Path, metrics: Metrics, paper: str, *figures: str, **changes:
 
 def _loads(random_ns: int, sequential_ns: int, **labels: Any) -> Metrics:
     named = {**KINDS["load"], "access_size_bytes": 64, **labels}
-    return [duration("latency", {str(ns): 100}, pattern=pattern, **named)
+    return [duration("latency_words", {str(ns): 100}, pattern=pattern, **named)
             for pattern, ns in (("random", random_ns), ("sequential", sequential_ns))]  # fmt: skip
 
 

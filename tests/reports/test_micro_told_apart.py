@@ -171,7 +171,7 @@ def test_compare_pairs_what_two_tiers_did_whatever_they_are_made_of(tmp_path: Pa
 def test_two_configurations_that_nothing_tells_apart_give_no_ratio(tmp_path: Path) -> None:
     labels = {**KINDS["load"], "access_size_bytes": 64}
     metrics = [
-        duration("latency", {str(ns): 9}, pattern=pattern, configuration=name, **labels)
+        duration("latency_words", {str(ns): 9}, pattern=pattern, configuration=name, **labels)
         for pattern, ns, name in (
             ("random", 100, "one"), ("random", 300, "other"), ("sequential", 80, "third"),
         )

@@ -158,6 +158,53 @@ def test_a_loop_of_a_multi_range_lookup_is_many_lookups() -> None:
     assert (batch.operators.lookups, single.operators.lookups) == (0, 4)
 
 
+def test_a_lookup_has_the_kind_of_its_index() -> None:
+    """InnoDB's rows are in the primary key's tree (VLDB 2023, §4.3)."""
+    text = (RECORDINGS / "mysql-9.7.4-tpch-q20.json").read_text()
+    metrics = plan_metrics("20", explain.translate_json(text, 189_896_742).operators)
+    kinds = {q.label("relation"): q.label("index") for q in metrics if "lookup" in q.name}
+    assert kinds == {"partsupp": "clustered", "lineitem": "secondary", "supplier": "secondary"}
+    line = "-> {} lookup on lineitem using {}  (actual time=1..2 rows=9 loops=4)\n"
+    for head, name, kind in (
+        ("Single-row index", "PRIMARY", "clustered"),
+        ("Covering index", "lineitem_fk", "covering"),
+    ):
+        plan = explain.translate_tree(line.format(head, name), 10**7)
+        assert plan.operators.index == kind
+
+
+@pytest.mark.parametrize(
+    ("metric_of", "expected"),
+    [("query_pmem_read_bytes /", 12.0), ("query_pmem_read_bytes_per_s /", 6.0)],
+)
+def test_what_pmem_and_the_ssd_moved_is_one_quotient(tmp_path, metric_of, expected):
+    """§4.5.1: of PMem the controllers count it, of the SSD its block device."""
+    on_ssd = [metric("query_tier_read_bytes", 1e9, tier="ssd", query="13"),
+              metric("query_duration_ns", 10**10, "lower", query="13")]  # fmt: skip
+    on_pmem = [metric("query_pmem_read_bytes", 12e9, query="13"),
+               metric("query_pmem_read_bytes_per_s", 6e8, query="13")]  # fmt: skip
+    runs = [write(tmp_path, Case(placement=place, queries=(13,), metrics=metrics))
+            for place, metrics in (("ssd-both", on_ssd), ("pmem-both", on_pmem))]  # fmt: skip
+    assert _cell(runs, metric_of) == expected
+
+
+def test_a_mean_request_is_bytes_over_calls(tmp_path: Path) -> None:
+    labels = {"part": "data", "operation": "read", "query": "1"}
+    counted = [metric("query_io_bytes", 3e9, **labels),
+               metric("query_io_calls_count", 3e4, **labels),
+               metric("query_io_calls_count", 5e4, **{**labels, "part": "temp"})]  # fmt: skip
+    runs = [write(tmp_path, Case("mysql", queries=(1,), metrics=counted))]
+    assert _cell(runs, "query_io_bytes[") == 1e5
+
+
+def _cell(runs: list[StoredRun], metric_of: str) -> float | None:
+    """The first number of this host in the row of this metric."""
+    figure = FigureRuns("Section 4.5", "", ("sec4.5.1", "sec4.5.2"), tuple(runs), len(runs))
+    (view,) = page_of(PAPER, "The paper", [figure]).figures
+    row = next(row for row in view.rows if str(row[3]).startswith(metric_of))
+    return of_kind(Numbers, row[-1]).numbers[0].value
+
+
 def duckdb(scan_ms: int, above_ms: int) -> ExecutedPlan:
     """As DuckDB executes query 1, with planning, which is no operator."""
     scan = Operator("scan", "TABLE_SCAN", 590_000, scan_ms * 10**6, "lineitem")
