@@ -303,6 +303,13 @@ class Engine(ABC):
         """Return the files and directories with its data, which a cold start evicts."""
         return []
 
+    def clear_caches(self) -> tuple[int, int]:
+        """Empty an external server's caches; return what they still have of the data, and its size.
+
+        Both in bytes.
+        """
+        raise self._lacks("clear the caches of", "the harness cannot restart it")
+
     def snapshot(self, dataset: Path) -> None:
         """Copy (or move) the stopped engine's data into ``dataset``, self-contained."""
         raise self._lacks("copy", "its files belong to its owner")
@@ -538,7 +545,8 @@ class EngineFactory:
     an engine option names, over the tuning profile's and under the command line's; UsageError names
     file and line. ``note``: what its user should know before a run. ``external`` and
     ``external_version``: of an engine with the option ``external_option``, which names an external
-    server; UsageError if the server does not answer. ``untested``: written without one to try it
+    server; UsageError if the server does not answer. ``clears_caches``: it does of an external
+    server, so that queries can be cold. ``untested``: written without one to try it
     on, so that runs warn until it is verified.
     """
 
@@ -557,6 +565,7 @@ class EngineFactory:
     external: Callable[[EngineContext], Engine] | None = None
     external_version: Callable[[EngineOptions], EngineVersion] | None = None
     external_option: str = "dsn"
+    clears_caches: bool = False
     untested: bool = False
 
     def supported_parts(self, options: EngineOptions) -> frozenset[Part]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, ClassVar, Generic, Literal, Protocol, TypeVar
 
@@ -191,9 +191,16 @@ class Session:
         return self.checkpoint.document(step) if self.checkpoint is not None else None
 
     def cold_start(self, label: str) -> None:
-        """Stop, evict, measure residency, start. The engine's own cache goes with its process."""
+        """Stop, evict, measure residency, start. The engine's own cache goes with its process.
+
+        An external server goes on, and clears its caches.
+        """
         self.engine.stop()
-        self.evict(label)
+        if self.engine.kind == "external":
+            resident, total = self.engine.clear_caches()
+            self._note_cold(label, Residency(resident, total, note="the server's own cache"))
+        else:
+            self.evict(label)
         self.engine.start()
         self.on_start()
 
@@ -312,16 +319,19 @@ class Session:
             evict(real, self.user, drop=True)
             cached = residency(real, self.apart, self.user)
             note = "; ".join(text for text in (cached.note, "drop_caches was needed") if text)
-        self.residency.append(Cached(label, cached.resident_bytes, cached.total_bytes, note))
+        self._note_cold(label, replace(cached, note=note))
+        if free_memory.is_given_back():
+            files = residency(self.engine.files(), self.apart, self.user)
+            free_memory.take_back(files.total_bytes, self.progress)
+
+    def _note_cold(self, label: str, cached: Residency) -> None:
+        self.residency.append(Cached(label, cached.resident_bytes, cached.total_bytes, cached.note))
         if _cold(cached) is not True:
             self.not_cold.append(
                 f"{label}: {cached.resident_bytes} of {cached.total_bytes} bytes resident"
                 if cached.resident_bytes is not None
                 else f"{label}: not known ({cached.note})"
             )
-        if free_memory.is_given_back():
-            files = residency(self.engine.files(), self.apart, self.user)
-            free_memory.take_back(files.total_bytes, self.progress)
 
 
 def _cold(cached: Residency) -> bool | None:

@@ -38,7 +38,12 @@ ENGINE = EngineFactory(
     name="sqlserver",
     title="SQL Server",
     kinds=("external",),
-    options={"dsn": "use this server: mssql://user@host/database?ca=FILE, or 'env'"},
+    options={
+        "dsn": "use this server: mssql://user@host/database?ca=FILE, or 'env'",
+        "data_folder": "folder of the server for the data files of new databases [its default]",
+        "log_folder": "folder of the server for their log files [its default]",
+    },
+    clears_caches=True,
     workloads=workloads_in(Path(__file__).parent / "sql"),
     placeable=frozenset(),
     make=_none,

@@ -1,6 +1,7 @@
-"""Microsoft SQL Server, the user's own: reached by DSN, neither placed nor restarted.
+"""Microsoft SQL Server, the user's own: reached by DSN and not restarted.
 
-Each dataset goes into a database of its own, with a mark, a view: HammerDB builds only where no
+Its files are where the server has them, or in the folders that options name, which is checked. Each
+dataset goes into a database of its own, with a mark, a view: HammerDB builds only where no
 table is. The DSN is
 ``mssql://user[:password]@host[:port]/database[?ca=FILE]``; ``env`` means ``$HARNESS_DSN``. A DSN in
 an option is stored with every run, so it must not contain a password.
@@ -9,6 +10,7 @@ an option is stored with every run, so it must not contain a password.
 from __future__ import annotations
 
 import csv
+import hashlib
 import ipaddress
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
@@ -63,6 +65,17 @@ _FILES = """
     from sys.dm_io_virtual_file_stats(db_id(), null) s
     join sys.database_files f on f.file_id = s.file_id group by f.type_desc
 """
+#: Of the database in use, by kind: rows or log.
+_PLACES = """
+    select type_desc, physical_name from sys.master_files where database_id = db_id()
+"""
+#: As the authors of VLDB 2023 do before each query. A clean page alone can be dropped.
+_CLEAR = ("checkpoint", "dbcc dropcleanbuffers", "dbcc freeproccache")
+_BUFFERED = """
+    select count_big(*) * 8192 from sys.dm_os_buffer_descriptors where database_id = db_id()
+"""
+#: Kinds of files by the option that names their folder.
+_FOLDERS = {"data_folder": "ROWS", "log_folder": "LOG"}
 _SETTINGS = """
     select name, cast(value_in_use as nvarchar(200)) from sys.configurations
     union all select 'recovery_model', recovery_model_desc from sys.databases
@@ -185,7 +198,57 @@ class SqlServer(SqlEngine[SqlServerConnection], ExternalServer[SqlServerConnecti
         return server_version(self._options)
 
     def effective_config(self) -> Mapping[str, str]:
-        return {str(name): str(value) for name, value in self._query(_SETTINGS)}
+        places = {f"folder_of_{kind.lower()}": folder for kind, folder in self._places()}
+        return {str(name): str(value) for name, value in self._query(_SETTINGS)} | places
+
+    def clear_caches(self) -> tuple[int, int]:
+        """Clear buffers and plans; return the bytes of the data in buffers, and of all data."""
+        with self._server(self._schema or "") as connection:
+            for statement in _CLEAR:
+                _run(connection, statement)
+            ((buffered,),) = _rows(connection, _BUFFERED)
+        return int(buffered), self.data_bytes() or 0
+
+    def _places(self) -> list[tuple[str, str]]:
+        """Kind and folder of each file of the database in use; none without the right."""
+        try:
+            rows = self._query(_PLACES)
+        except RunFailed:
+            return []
+        return [(str(kind), str(path).replace("\\", "/").rpartition("/")[0]) for kind, path in rows]
+
+    def prepared(self, key: str) -> JsonObject | None:
+        facts = super().prepared(key)
+        if facts is not None:
+            self._check_places()
+        return facts
+
+    def _check_places(self) -> None:
+        """RunFailed unless the files are in the folders that options name."""
+        places = self._places()
+        for option, expected in self._folders().items():
+            kind = _FOLDERS[option]
+            folders = [folder for of, folder in places if of == kind]
+            if not folders or any(folder != expected for folder in folders):
+                raise RunFailed(
+                    f"{option}={expected} of SQL Server at {self._address}",
+                    f"sys.master_files has {', '.join(folders) or 'nothing'} of {self._schema}",
+                    "move the database's files there, or drop it: it is loaded again; the login "
+                    "needs VIEW ANY DEFINITION",
+                )
+
+    def _folders(self) -> dict[str, str]:
+        return {
+            option: str(self._options[option]).rstrip("/")
+            for option in _FOLDERS
+            if option in self._options
+        }
+
+    def _schema_name(self, key: str) -> str:
+        """Databases in other folders are others."""
+        text = " ".join(f"{option}={folder}" for option, folder in self._folders().items())
+        place = f"-{hashlib.sha256(text.encode()).hexdigest()[:8]}" if text else ""
+        return super()._schema_name(key + place)
 
     def lost_without_power(self) -> Mapping[str, str]:
         delayed = self.effective_config()["delayed_durability"]
@@ -232,8 +295,22 @@ class SqlServer(SqlEngine[SqlServerConnection], ExternalServer[SqlServerConnecti
 
     def _create(self, schema: str, mark: str) -> None:
         with self._server() as connection:
-            _run(connection, f"create database [{schema}] collate Latin1_General_100_BIN2")
+            _run(
+                connection,
+                f"create database [{schema}]{self._files_of(schema)} "
+                "collate Latin1_General_100_BIN2",
+            )
         self._set_mark(schema, mark)
+
+    def _files_of(self, schema: str) -> str:
+        """Clauses of a new database: where its files are."""
+        clauses = {"data_folder": (" on primary", "mdf"), "log_folder": (" log on", "ldf")}
+        texts = []
+        for option, folder in self._folders().items():
+            clause, ending = clauses[option]
+            path = f"{folder}/{schema}.{ending}".replace("'", "''")
+            texts.append(f"{clause} (name = '{schema}_{ending}', filename = '{path}')")
+        return "".join(texts)
 
     def _set_mark(self, schema: str, mark: str) -> None:
         text = mark.replace("'", "''")

@@ -300,7 +300,7 @@ def _listen(spec: RunSpec, factory: EngineFactory, outline: Outline) -> Address 
 
 def _check_cache(resolved: EngineRun) -> None:
     cache = resolved.params.outline().cache
-    if resolved.external and cache != "warm":
+    if resolved.external and cache != "warm" and not resolved.factory.clears_caches:
         raise UsageError(
             f"cache mode {cache!r} on an external server",
             "the harness can neither restart it nor evict its files",

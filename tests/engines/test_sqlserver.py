@@ -24,8 +24,10 @@ from harness.drivers.hammerdb.script import target_of
 from harness.engine import EngineVersion
 from harness.errors import RunFailed, UsageError
 from harness.experiment.preflight import _untested
+from harness.progress import SilentProgress
 from harness.sql_files import created, statements
 from harness.store.verified import record_verified, verified
+from harness.workload import Session
 from harness.workloads.tpcc.consistency import conditions
 from harness.workloads.tpcc.params import TRANSACTIONS
 from harness.workloads.tpch.qgen import QUERIES, parameters
@@ -253,6 +255,48 @@ def test_hammerdb_fills_a_database_of_ours_which_has_no_table_yet(databases, lab
         engine.prepare("tpcc-1")
     databases.query(target.database, "drop table mine")
     engine.prepare("tpcc-1")
+    engine.kill()
+
+
+FOLDERS = {"dsn": "env", "data_folder": "/mnt/pmem/data", "log_folder": "/mnt/pmem/log/"}
+
+
+def test_a_database_is_made_in_the_named_folders_which_is_checked(databases, lab):
+    engine = lab.engine("sqlserver", options=FOLDERS)
+    engine.start()
+    engine.prepare("tpch-1")
+    (rows, log) = databases.files
+    assert (rows[0], log[0]) == ("ROWS", "LOG")
+    assert rows[1].startswith("/mnt/pmem/data/tierbench_tpch_1_")
+    assert log[1].startswith("/mnt/pmem/log/tierbench_tpch_1_")
+    engine.mark_prepared("tpch-1", {})
+    assert engine.prepared("tpch-1") == {}
+    assert engine.effective_config()["folder_of_log"] == "/mnt/pmem/log"
+    databases.files[0] = ("ROWS", "/mnt/ssd/data/x.mdf")
+    with pytest.raises(RunFailed, match="/mnt/ssd/data"):
+        engine.prepared("tpch-1")
+    engine.kill()
+    elsewhere = lab.engine("sqlserver", options={"dsn": "env"})
+    elsewhere.start()
+    assert elsewhere.prepared("tpch-1") is None  # a database of its own
+    elsewhere.kill()
+
+
+def test_a_cold_start_is_the_authors_three_statements(databases, lab):
+    engine = lab.engine("sqlserver", options={"dsn": "env"})
+    engine.start()
+    engine.prepare("tpch-1")
+    engine.mark_prepared("tpch-1", {})
+    engine.prepared("tpch-1")
+    databases.batches.clear()
+    session = Session(engine, SilentProgress())
+    session.cold_start("q1")
+    assert [text for text in databases.batches if text.startswith(("checkpoint", "dbcc"))] == [
+        "checkpoint", "dbcc dropcleanbuffers", "dbcc freeproccache",
+    ]  # fmt: skip
+    (cached,) = session.residency
+    assert (cached.resident_bytes, cached.total_bytes) == (0, 1000 * 8192)
+    assert session.not_cold == []
     engine.kill()
 
 

@@ -17,7 +17,7 @@ from tds_stand_in import Failure, Row, Rows
 
 #: Statements that make nothing which an answer depends on.
 _IGNORED = re.compile(
-    r"\s*(alter\s+(table|database)|create\s+(unique\s+)?(clustered\s+|nonclustered\s+)?index"
+    r"\s*(alter\s+(table|database)|checkpoint|dbcc\s|create\s+(unique\s+)?(clustered\s+|nonclustered\s+)?index"
     r"|create\s+(or\s+alter\s+)?procedure|update\s+statistics|set\s|use\s|exec\s|if\s)",
     re.I,
 )
@@ -33,7 +33,9 @@ _FACTS: dict[str, Sequence[Row]] = {
     "sp_getapplock": [(0,)],
     "sys.configurations": [("recovery_model", "FULL"), ("delayed_durability", "DISABLED")],
     "sys.dm_db_partition_stats": [(1000,)],
+    "sys.dm_os_buffer_descriptors": [(0,)],
 }
+_FILES = re.compile(r"(primary|log on) \(name = '\w+', filename = '([^']+)'\)", re.I)
 
 
 class Databases:
@@ -43,6 +45,9 @@ class Databases:
         self._folder = folder
         self._connection = duckdb.connect()
         self._lock = threading.Lock()
+        #: Kind and path of the files of the last database whose files were named.
+        self.files: list[tuple[str, str]] = []
+        self.batches: list[str] = []
 
     def query(self, database: str, text: str) -> Rows | Failure | None:
         with self._lock:
@@ -60,6 +65,9 @@ class Databases:
             self._connection.execute(f"copy {table} from '{file}' (format csv, header false)")
 
     def _answer(self, database: str, text: str) -> Rows | Failure | None:
+        self.batches.append(text.strip())
+        if "sys.master_files" in text:
+            return Rows(["type_desc", "physical_name"], self.files)
         for part, rows in _FACTS.items():
             if part in text:
                 return Rows([f"c{n}" for n in range(len(rows[0]))], rows)
@@ -74,6 +82,9 @@ class Databases:
     def _executed(self, database: str, text: str) -> Rows | None:
         if match := _DATABASE.match(text):
             kind, name = match.groups()
+            named = _FILES.findall(text)
+            kinds = {"primary": "ROWS", "log on": "LOG"}
+            self.files = [(kinds[clause.lower()], path) for clause, path in named] or self.files
             end = " cascade" if kind.lower() == "drop" else ""
             self._connection.execute(f"{kind} schema {name}{end}")
             return None
