@@ -5,12 +5,22 @@ from __future__ import annotations
 import getpass
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import asdict
 from typing import Any
 
 from harness import jsonfile, native_programs, registry
-from harness.cli.common import EmulateOption, HostOption, JsonOption, available, print_json
+from harness.cli.common import (
+    EmulateOption,
+    HostOption,
+    JsonOption,
+    available,
+    print_json,
+    store,
+)
 from harness.cli.engines import engine_rows
-from harness.errors import UsageError
+from harness.cli.memory_table import print_memory
+from harness.errors import HarnessError, UsageError
 from harness.host.doctor import examine
 from harness.host.tools import UNKNOWN
 from harness.micro import fio, ioping
@@ -28,6 +38,14 @@ from harness.warnings import RunWarning
 #: Vector instruction sets of x86, the widest first.
 _X86_SETS = ("avx512", "avx2", "sse2")
 _TIMEOUT_S = 60
+#: Where persistence ends, in words.
+_ENDS = {
+    "cpu_cache": "the processors' caches (eADR)",
+    "memory_controller": "the memory controllers (ADR)",
+    "cxl_device": "the CXL device (Global Persistent Flush)",
+    "none": "nowhere, the memory is volatile",
+    "unknown": "not known",
+}
 
 
 def doctor(
@@ -37,6 +55,7 @@ def doctor(
     tiers, problems = find_tiers_and_problems(host, emulate or [], unprivileged())
     document = examine(list(tiers.values()))
     document["tier_problems"] = [problem.to_json() for problem in problems]
+    _add_measured(document)
     document["engines"] = engine_rows()
     document["servers_user"] = _servers_user()
     document["left_behind"] = [warning.to_json() for warning in _left_behind()]
@@ -91,8 +110,13 @@ def _print(document: dict[str, Any]) -> None:
     for tier in document["tiers"]:
         for warning in tier["warnings"]:
             say(f"  {tier['name']}: {warning}")
+        if ends := tier["facts"]["persistence_domain"]:
+            source = tier["facts"]["persistence_source"]
+            say(f"  {tier['name']}: persistence ends at: {_ENDS.get(ends, ends)} ({source})")
     for problem in document["tier_problems"]:
         say(f"  {problem['problem']}: {problem['context']}\n    {problem['hint']}")
+    print()
+    print_memory(document)
     print()
     print_table(
         ("engine", "version", "from"),
@@ -113,6 +137,18 @@ def _print(document: dict[str, Any]) -> None:
     say("Not controlled (each makes numbers less repeatable):")
     for entry in document["uncontrolled"]:
         say(f"  {entry['code']}: {entry['what']}: {entry['found']}\n    {entry['do']}")
+
+
+def _add_measured(document: dict[str, Any]) -> None:
+    """Add to each node what stored microbenchmarks measured of it on this host; else None."""
+    from reports.micro.node_figures import node_figures  # reports are loaded where they are needed
+
+    figures: Mapping[int, Any] = {}
+    with suppress(HarnessError, OSError):  # results that cannot be read are no figures
+        figures = node_figures(store(None).runs(), document["host"]["host_id"])
+    for node in document["nodes"]:
+        measured = figures.get(node["node"])
+        node["measured"] = asdict(measured) if measured else None
 
 
 def _version(text: str | None) -> str:

@@ -8,6 +8,7 @@ from typing import Any
 from harness.host import cgroup, processors
 from harness.host.confounders import uncontrolled
 from harness.host.facts import host_facts
+from harness.host.memory_nodes import memory_report
 from harness.host.tools import tool_versions
 from harness.store.documents import members
 from harness.tiers.linux.kernel import LIVE
@@ -20,7 +21,8 @@ def examine(tiers: Sequence[Tier]) -> dict[str, Any]:
 
     ``{host: facts, mode: {mode, evidence}, instructions: {persistence: {name: bool},
     vector: …}, tiers: [{name, kind, place, finding, emulated, warnings, …}],
-    tools: {name: version | null}, memory_cap: {…},
+    nodes, memory, cxl: of harness.host.memory_nodes, tools: {name: version | null},
+    memory_cap: {…},
     uncontrolled: [{code, what, found, do}]}``
     """
     facts = host_facts(tiers)
@@ -29,6 +31,7 @@ def examine(tiers: Sequence[Tier]) -> dict[str, Any]:
         "mode": {"mode": facts["mode"], "evidence": facts["mode_evidence"]},
         "instructions": _instructions(facts["cpu"]["flags"]),
         "tiers": [tier_finding(tier) for tier in tiers],
+        **memory_report(LIVE),
         "tools": tool_versions(),
         "memory_cap": _memory_cap(),
         "uncontrolled": [warning.to_json() for warning in uncontrolled(tiers, LIVE, idle=True)],

@@ -18,6 +18,7 @@ _TOOLS = {
     "perf": ["--version"],
     "ndctl": ["--version"],
     "daxctl": ["--version"],
+    "cxl": ["--version"],
     "ipmctl": ["version"],
     "mkfs.ext4": ["-V"],
     "mkfs.xfs": ["-V"],

@@ -18,7 +18,9 @@ import math
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import Literal
 
+from harness.host.processors import cpu
 from harness.tiers.linux.kernel import LIVE, Kernel
 
 _DEVICES = "/sys/bus/event_source/devices"
@@ -111,6 +113,58 @@ def cxl_events(kernel: Kernel = LIVE) -> list[TrafficEvent]:
         for event in _cxl_events(pmu, kernel)
     ]
     return of_devices or _by_rules(_CXL_PORTS, kernel)
+
+
+@dataclass(frozen=True)
+class CxlCounter:
+    """A kind of counter of this host, and what it sees of the traffic of CXL devices.
+
+    ``sees``: ``bytes``; ``requests``; ``mixed``: with other traffic; ``nothing``. ``monitor``: the
+    one that reads it; None where perf alone does.
+    """
+
+    counter: str
+    sees: Literal["bytes", "requests", "mixed", "nothing"]
+    monitor: str | None
+
+
+#: Intel processors with CXL ports: Sapphire Rapids and Emerald Rapids.
+_CXL_MODELS = frozenset({143, 207})
+_CXL_COUNTERS = (
+    (_CXL, CxlCounter("PMUs of the devices (cxl_pmu_memN.M)", "bytes", "cxl")),
+    (
+        re.compile(r"uncore_cxl(cm|dp)_\d+"),
+        CxlCounter("CXL ports of the processor (uncore_cxlcm, uncore_cxldp)", "bytes", "cxl"),
+    ),
+    (
+        re.compile(r"uncore_imc.*|amd_umc_\d+"),
+        CxlCounter("memory controllers (uncore_imc, amd_umc)", "nothing", "memory-traffic"),
+    ),
+)
+#: Of the processors with CXL ports: the event ia_miss_cxl_acc of unc_cha_tor_inserts and its parts;
+#: messages of PCIe and of CXL on their way from the mesh.
+_MESH_COUNTERS = (
+    (
+        re.compile(r"uncore_cha_\d+"),
+        CxlCounter("cache and home agents (uncore_cha)", "requests", None),
+    ),
+    (
+        re.compile(r"uncore_m2pcie_\d+"),
+        CxlCounter("mesh to PCIe and CXL (uncore_m2pcie)", "mixed", None),
+    ),
+)
+
+
+def cxl_counters(kernel: Kernel = LIVE) -> list[CxlCounter]:
+    """List the counters of memory traffic that Linux offers here."""
+    there, processor = kernel.names(_DEVICES), cpu(kernel)
+    intel = processor.vendor == "GenuineIntel" and processor.family == 6
+    with_ports = intel and processor.model_number in _CXL_MODELS
+    return [
+        counter
+        for pattern, counter in (*_CXL_COUNTERS, *(_MESH_COUNTERS if with_ports else ()))
+        if any(map(pattern.fullmatch, there))
+    ]
 
 
 def _by_rules(rules: Iterable[_Rule], kernel: Kernel) -> list[TrafficEvent]:

@@ -168,7 +168,7 @@ class TrafficMonitor(Monitor):
 
 
 class MemoryTraffic(TrafficMonitor):
-    """Counts what each memory controller moves."""
+    """Counts what each memory controller moves: DRAM and modules, not CXL devices."""
 
     name: ClassVar[str] = "memory-traffic"
     cost: ClassVar[str] = "runs perf stat, which reads the controllers' counters 10 times a second"
@@ -185,6 +185,21 @@ class MemoryTraffic(TrafficMonitor):
             missing or f"the kernel offers no memory-controller counters{inside}",
             "run as root on bare metal whose processor has memory-controller counters",
         )
+
+    def warnings(self) -> Sequence[RunWarning]:
+        """Warn about memory that its controllers do not see."""
+        nodes = [
+            f"tier {tier.name} (node {', '.join(map(str, tier.claim.nodes))})"
+            for tier in self._context.tiers
+            if "cxl" in (tier.facts.memory_kind or "").split(", ")
+        ]
+        unseen = RunWarning(
+            "memory-traffic-without-cxl",
+            "memory-traffic does not count what CXL devices move",
+            f"{', '.join(nodes)}: only memory controllers of processors are counted",
+            "read the figures of the monitor cxl (harness doctor shows whether it works here)",
+        )
+        return [*super().warnings(), *([unseen] if nodes else [])]
 
     def _choices(self) -> Sequence[Sequence[TrafficEvent]]:
         return traffic_choices(self._kernel)

@@ -27,6 +27,7 @@ from harness import structs
 from harness.paper.pair_query import PairQuery, read_words
 from harness.store.runs import StoredRun
 from reports.micro.devices import RATE, Device, devices
+from reports.micro.node_figures import node_figures
 from reports.micro.point_ratios import ratios_of
 from reports.statistics import Missing
 
@@ -478,3 +479,17 @@ def test_effective_write_ratios_are_those_that_the_modules_counted(tmp_path: Pat
     assert page["pmem, xpbuffer_bytes", "knee"]["pmem"] == {"ntstore": 16384}
     uncounted = page["pmem, effective_write_ratio", "store"]["pmem"]
     assert uncounted == Missing("needs", COUNTERS)
+
+
+def test_a_memory_node_has_its_latest_chase_and_best_loads_of_this_host(tmp_path: Path) -> None:
+    loads = [rate("bandwidth", value, operation="load", threads=threads)
+             for value, threads in ((3, 1), (20, 8))]  # fmt: skip
+    metrics = [latency("chase", 90.0, range_bytes=1 << 20),
+               latency("chase", 250.0, range_bytes=1 << 30), *loads]  # fmt: skip
+    tiers = {"tiers": [numa_tier("memory", 2)]}
+    run = _of(tmp_path, metrics, "baseline", tier="memory", host="lab1", manifest_changes=tiers)
+    (figures,) = node_figures([run], "lab1-id").values()
+    assert (figures.tier, figures.read_latency_ns) == ("memory", 250)
+    assert figures.read_bytes_per_s == pytest.approx(20.5e9)
+    assert list(node_figures([run], "lab1-id")) == [2]
+    assert node_figures([run], "another") == {}

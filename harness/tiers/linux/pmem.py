@@ -163,9 +163,35 @@ def _dimm(mapping: Path, kernel: Kernel) -> str:
 
 
 def _type(directory: Path, kernel: Kernel) -> str:
-    """pmem or volatile, by the device type (``nd_pmem``, ``nd_volatile``)."""
+    """pmem, volatile or blk, by the device type (``nd_pmem``, ``nd_volatile``, ``nd_blk``)."""
     devtype = kernel.read(directory / "devtype") or ""
-    return "volatile" if "volatile" in devtype else "pmem"
+    return next((kind for kind in ("volatile", "blk") if kind in devtype), "pmem")
+
+
+#: Flags of a module in NFIT that mean a loss of data, past or to come.
+_FAILED = ("save_fail", "restore_fail", "flush_fail", "map_fail", "not_armed")
+
+
+def faults(kernel: Kernel) -> dict[str, list[str]]:
+    """Faults of modules and regions by name; sound ones are left out."""
+    result: dict[str, list[str]] = {}
+    for name in kernel.names(_DEVICES):
+        folder = kernel.path(f"{_DEVICES}/{name}")
+        if re.fullmatch(r"nmem\d+", name):
+            flags = (kernel.read(folder / "nfit/flags") or "").split()
+            result[name] = [flag for flag in flags if flag in _FAILED]
+            result[name] += ["locked"] * (kernel.read(folder / "security") == "locked")
+        elif _REGION.match(name):
+            result[name] = _region_faults(folder, kernel)
+    return {name: of_object for name, of_object in result.items() if of_object}
+
+
+def _region_faults(folder: Path, kernel: Kernel) -> list[str]:
+    ranges = (kernel.read(folder / "badblocks") or "").splitlines()  # first and number, a line each
+    bad = sum(int(words[1]) for line in ranges if len(words := line.split()) == 2)
+    reasons = ["its size is 0"] * (kernel.read_int(folder / "size") == 0)
+    reasons += [f"{bad} bad blocks of 512 bytes"] * bool(bad)
+    return reasons + ["of type blk, which Linux no longer has"] * (_type(folder, kernel) == "blk")
 
 
 # The table of ``ipmctl show -memoryresources`` ----------------------------------------
