@@ -108,6 +108,9 @@ EXPORTED off64_t lseek64(int fd, off64_t offset, int whence) { return seek(fd, o
 
 static void *map(void *address, size_t size, int protection, int flags, int fd, off_t offset) {
   void *result = (void *)syscall(SYS_mmap, address, size, protection, flags, fd, offset);
+  if (result != MAP_FAILED) {
+    place_mapping(result, size, flags);
+  }
   if (page == NULL || fd < 0 || flags & MAP_ANONYMOUS || result == MAP_FAILED) {
     return result;
   }

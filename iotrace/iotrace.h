@@ -1,11 +1,13 @@
-// libiotrace.so: counts and delays the file I/O of the process that it is preloaded into.
+// libiotrace.so: counts and delays the file I/O of the process that it is preloaded into, and
+// places its memory.
 //
 //   TIERBENCH_IOTRACE_PAGE        number of the inherited descriptor of the shared page (page.h)
 //   TIERBENCH_IOTRACE_PARTS       "data=/directory", one per line, symbolic links resolved
 //   TIERBENCH_IOTRACE_BACKGROUND  "thread=PREFIX" or "title=PREFIX", one per line: threads, by
 //                                 name or by the process's title, that serve no client
+//   TIERBENCH_MEMORY              a memory policy (memory.c)
 //
-// Without them, or with a page of another layout, it passes calls on and counts nothing.
+// Without a page, or with one of another layout, it passes calls on and counts nothing.
 // The wrappers make raw system calls: they also work before any library's constructor has run.
 #pragma once
 
@@ -91,6 +93,9 @@ void add_unsynced(int descriptor, uint64_t bytes);
 uint64_t take_unsynced(int descriptor);
 // Whether a write through the descriptor was beyond the end since its last sync.
 bool take_grown(int descriptor);
+
+// memory.c: applies the memory policy to a mapping that was just made.
+void place_mapping(void *start, size_t size, int flags);
 
 // cache.c: the modelled page cache of one device.
 struct pages {

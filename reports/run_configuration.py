@@ -122,7 +122,12 @@ _LISTENING = tuple(
 DIMENSIONS: dict[str, Dimension] = {
     dimension.name: dimension
     for dimension in (
-        Dimension("placement", "placement", ("emulate", "models"), ("tier.*",)),
+        Dimension(
+            "placement",
+            "placement",
+            ("emulate", "models", "run_state.memory_policy"),
+            ("tier.*",),
+        ),
         Dimension("cache", "params.cache"),
         Dimension("threads", "threads", _TUNED),
         Dimension("cpus", "cpus", ("threads", *_TUNED)),

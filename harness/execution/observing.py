@@ -146,7 +146,8 @@ class Observing:
 
     @contextmanager
     def _settings_kept(self) -> Iterator[None]:
-        paths = [path for setting in undo.SETTINGS for path in sorted(Path("/").glob(setting[1:]))]
+        patterns = undo.COUNTER_SETTINGS
+        paths = [path for setting in patterns for path in sorted(Path("/").glob(setting[1:]))]
         notes = [self.journal.note_setting(path) for path in paths]
         try:
             yield

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import partial
 
-from harness.engine import Credentials, DataDirectories, Engine
+from harness.engine import Credentials, DataDirectories, Engine, MemoryPolicy
 from harness.errors import HarnessError, RunFailed, amending
 from harness.execution.data import (
     changes_data,
@@ -21,6 +21,7 @@ from harness.execution.data import (
 from harness.execution.engine_run import EngineRun
 from harness.execution.engine_state import EngineState, memory_check, outside_cap
 from harness.execution.environment import KEEP_AWAY, Environment, work_directory
+from harness.execution.memory_policy import in_force, policy_facts
 from harness.execution.observing import second_execution
 from harness.execution.run import Run, limit_not_enforced
 from harness.experiment.placement import DIRECTORY_PARTS, Part
@@ -175,6 +176,8 @@ class _EngineAtWork:
         record.residency = self.session.residency
         stack.callback(lambda: record.checks.extend(self.session.own_checks()))
         self.room: TmpfsRoom | None = None
+        #: Of the engine while it runs.
+        self.memory = resolved.memory_policy
         self.places: DataDirectories | None = None
 
     def start(self) -> None:
@@ -193,7 +196,7 @@ class _EngineAtWork:
         cap = self.record.cap
         if cap is not None and cap.path is not None and (reason := outside_cap(cap, self.engine)):
             self.record.drop_cap(reason)
-        return _placement_checks(self.resolved, self.engine)
+        return _placement_checks(self.resolved, self.memory, self.engine)
 
     def restored(self) -> DataDirectories | None:
         """Location of the data; None before they are there, and of an external server."""
@@ -204,7 +207,7 @@ class _EngineAtWork:
         resolved, record, session, engine = self.resolved, self.record, self.session, self.engine
         if session.placement_checks is None:
             session.measured()
-        record.run_state = self.state.facts()
+        record.run_state = {**self.state.facts(), **policy_facts(self.memory)}
         record.warnings += self.state.warnings(record.cap)
         if len(record.folder.checkpoint.attempts) == 1:  # the cap is the last attempt's alone
             record.metrics += _cap_metrics(record.cap, self.room)
@@ -254,7 +257,9 @@ class _EngineAtWork:
             )
             for part in DIRECTORY_PARTS
         }
-        places = self.places = DataDirectories(directories, resolved.memory_policy)
+        if self.memory is not None:
+            self.memory = self.stack.enter_context(in_force(self.memory, env))
+        places = self.places = DataDirectories(directories, self.memory)
         # A server that still writes would get in the way of removing its directories.
         self.stack.callback(self.engine.kill)
         env.progress.note("restoring the dataset")
@@ -390,10 +395,12 @@ def naming_full_tiers(tiers: Iterable[Tier]) -> Iterator[None]:
         yield
 
 
-def _placement_checks(resolved: EngineRun, engine: Engine) -> list[Check]:
+def _placement_checks(
+    resolved: EngineRun, policy: MemoryPolicy | None, engine: Engine
+) -> list[Check]:
     """Return whether the engine's memory and processors are those of the placement and the spec."""
     checks = []
-    if (policy := resolved.memory_policy) is not None:
+    if policy is not None:
         residency = numa_residency(process.pid for process in engine.processes())
         checks.append(memory_check(policy, residency))
     if resolved.cpus:

@@ -15,6 +15,7 @@ from harness.engine import (
 from harness.errors import UsageError, unknown
 from harness.execution.engine_run import EngineRun
 from harness.execution.environment import Environment
+from harness.execution.memory_policy import check_memory_policy
 from harness.execution.observing import check_observers
 from harness.execution.run_monitors import check_monitors
 from harness.experiment.placement import DIRECTORY_PARTS, Part
@@ -122,12 +123,14 @@ def prepare(spec: RunSpec, env: Environment) -> EngineRun:
         )
     _check_plant(spec, engine, supported)
     _check_models(resolved, engine, supported)
+    of_memory = check_memory_policy(policy, factory.title, engine.traced)
     workload.check_engine(params, spec.driver, engine, settings)
     name = ""
     if not resolved.external:
         name = dataset_name(f"{spec.workload}-{spec.engine}", resolved.dataset_facts(engine))
     return replace(
         resolved,
+        warnings=(*resolved.warnings, *of_memory),
         load_format=engine.load_format or "",
         dataset_name=name,
         source_name=workload.source_key(params, engine),

@@ -93,6 +93,8 @@ TUNED = frozenset(
         "memory-demotion",
     ]
 )
+#: Settings by which Linux moves pages between nodes: a tiered memory policy has them on.
+_MOVING = ("numa-balancing", "memory-demotion")
 #: A code, and its context.
 _Found = tuple[str, str]
 
@@ -110,7 +112,10 @@ def uncontrolled(
     ``idle``: nothing of the harness has run for minutes, so that the load average is of others;
     of a run's measured phase, the monitor ``others`` says what they used.
     """
+    tiers = [*tiers]
     confounders = [*_of_processors(kernel), *_of_memory(kernel, pinned)]
+    if any(tier.claim.policy == "tiered" for tier in tiers):
+        confounders = [item for item in confounders if item[0] not in _MOVING]
     confounders += _of_load(kernel) if idle else ()
     return [
         *(

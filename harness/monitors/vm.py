@@ -13,6 +13,7 @@ from typing import Any, ClassVar
 
 from harness.counters import labelled
 from harness.monitors import MonitorContext, SampledMonitor
+from harness.store.result import Metric
 from harness.tiers.linux.kernel import LIVE, Kernel
 from harness.tiers.linux.numa import residency
 from harness.warnings import RunWarning
@@ -32,7 +33,9 @@ _COUNTERS = {
     "vm_numa_hint_faults_count": ("numa_hint_faults",),
     "vm_numa_pages_migrated_count": ("numa_pages_migrated",),
     "vm_pgdemote_count": tuple(f"pgdemote_{by}" for by in _RECLAIMERS),
+    **{f"vm_pgdemote_{by}_count": (f"pgdemote_{by}",) for by in _RECLAIMERS},
     "vm_pgpromote_success_count": ("pgpromote_success",),
+    "vm_pgpromote_candidate_count": ("pgpromote_candidate",),
 }
 #: In the samples only: they move in every query and explain few.
 _SAMPLED = {
@@ -112,6 +115,23 @@ class VmMonitor(SampledMonitor):
         values = self._vmstat("/proc/vmstat")
         levels = {name: float(values[key]) for name, key in _LEVELS.items() if key in values}
         return {**_sums(values, _ALL_SAMPLED), **self._node_totals(), **levels}
+
+    def metrics(self) -> Sequence[Metric]:
+        """The engine's memory by node at both ends, on hosts with several nodes."""
+        return [
+            Metric(
+                "vm_engine_memory_bytes",
+                "B",
+                "none",
+                {"node": node.removeprefix("node"), "at": reading["at"]},
+                value=sum(
+                    reading[kind].get(node.removeprefix("node"), 0)
+                    for kind in ("anonymous_bytes", "shared_bytes")
+                ),
+            )
+            for reading in self._engine_memory
+            for node in self._nodes
+        ]
 
     def _vmstat(self, path: str) -> dict[str, str]:
         words = (self._kernel.read(path) or "").split()

@@ -220,6 +220,31 @@ class Journal:
             return None
         return self._note({"kind": "setting", "path": str(path), "value": value})
 
+    def change_setting(self, path: Path, value: str) -> int:
+        """Set a setting of Linux, which gets its present value back at the end.
+
+        RunFailed where it cannot be set. What Linux does not take back, such as its own weights of
+        nodes whose bandwidths it lacks, is not changed: the present value is written first.
+        """
+        problem = f"set {path} to {value}"
+        token = self.note_setting(path)
+        if token is None:
+            raise RunFailed(problem, "it is not there, or not ours to write", "run as root")
+        try:
+            with opened(path, os.O_RDWR) as descriptor:
+                present = os.read(descriptor, undo.SETTING_BYTES)
+                os.pwrite(descriptor, present, 0)
+                os.pwrite(descriptor, f"{value}\n".encode(), 0)
+                os.lseek(descriptor, 0, os.SEEK_SET)
+                read = os.read(descriptor, undo.SETTING_BYTES).decode().strip()
+        except OSError as error:
+            self.undo(token)
+            raise RunFailed(problem, error.strerror or str(error)) from error
+        if read != value:
+            self.undo(token)
+            raise RunFailed(problem, f"Linux took it as {read}")
+        return token
+
     def note_unit(self, name: str) -> int:
         """A transient unit of the user's systemd manager about to be started."""
         return self._note({"kind": "unit", "name": name})

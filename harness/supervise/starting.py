@@ -5,10 +5,13 @@ from __future__ import annotations
 import os
 import queue
 import select
+import shutil
+import struct
 import threading
 from collections.abc import Callable, Collection
 from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 
 from harness.errors import RunFailed
 from harness.supervise import channel, silence
@@ -21,12 +24,65 @@ from harness.tiers.linux.model import Policy
 class MemoryPolicy:
     """Nodes where a process's memory may come from (set_mempolicy(2)).
 
-    ``weights``: of weighted interleaving, one for each node; empty: the kernel's.
+    ``weights``: of weighted interleaving, one for each node; empty: the kernel's. ``library``: one
+    to preload, readable to the process, which applies the policy to large mappings.
     """
 
     mode: Policy
     nodes: tuple[int, ...]
     weights: tuple[int, ...] = ()
+    library: Path | None = None
+
+    @property
+    def of_process(self) -> Policy:
+        """The policy that Linux applies by itself; of what the library leaves out, too."""
+        return "interleave" if self.mode == "weighted" and self.library else self.mode
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """What the library reads: ``weighted 0:3 2:1``, ``tiered 0:1 2:1``."""
+        if self.library is None:
+            return {}
+        weights = self.weights or (1,) * len(self.nodes)
+        nodes = [f"{node}:{weight}" for node, weight in zip(self.nodes, weights, strict=True)]
+        return {
+            "LD_PRELOAD": str(self.library),
+            "TIERBENCH_MEMORY": f"{self.mode} {' '.join(nodes)}",
+        }
+
+
+#: PT_INTERP: the program header that names the dynamic linker.
+_INTERPRETER = 3
+
+
+def refuse_static(program: str, policy: MemoryPolicy) -> None:
+    """RunFailed where no library can be preloaded into a program: it is linked statically."""
+    path = shutil.which(program)
+    if path is None or not _is_static(path):
+        return
+    raise RunFailed(
+        f"start {program} with {policy.mode} memory",
+        "it is linked statically: the library that applies the policy cannot be preloaded",
+        "use a program that is linked dynamically, or Linux 6.9 and root for memory=weighted",
+    )
+
+
+def _is_static(path: str) -> bool:
+    """Return whether a 64-bit ELF program names no interpreter (elf(5)); a script is none."""
+    try:
+        with Path(path).open("rb") as file:
+            head = file.read(64)
+            if len(head) < 64 or head[:5] != b"\x7fELF\x02":
+                return False
+            order = "<" if head[5] == 1 else ">"
+            (offset,) = struct.unpack_from(f"{order}Q", head, 32)
+            size, count = struct.unpack_from(f"{order}HH", head, 54)
+            file.seek(offset)
+            headers = file.read(size * count)
+    except OSError:
+        return False
+    kinds = [struct.unpack_from(f"{order}I", headers, size * i)[0] for i in range(count)]
+    return _INTERPRETER not in kinds
 
 
 #: Of ``spawn``: a network of the process's own, where only root's processes reach it.

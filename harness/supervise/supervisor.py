@@ -30,7 +30,7 @@ from harness.supervise.lifeline import Lifeline
 from harness.supervise.process import ProcessId, process_identity
 from harness.supervise.programs import minimal_environment
 from harness.supervise.silence import limit_s
-from harness.supervise.starting import MemoryPolicy, Process
+from harness.supervise.starting import MemoryPolicy, Process, refuse_static
 from harness.supervise.user_files import Credentials
 from harness.supervise.watch import Watch
 
@@ -110,6 +110,9 @@ class ProcessStarter:
         trace = confinement.trace if traced and confinement.trace and confinement.trace.on else None
         #: After the standard streams and the one for progress.
         preload = trace.environment(4 if progress else 3) if trace else {}
+        if memory is not None and memory.library is not None:
+            refuse_static(argv[0], memory)
+            preload = {**memory.environment, **preload}
         request = {
             "op": "spawn",
             "argv": [*confinement.argv_prefix, *map(str, argv)],
@@ -122,7 +125,7 @@ class ProcessStarter:
             "credentials": [credentials.uid, credentials.gid, credentials.name]
             if credentials and os.geteuid() == 0
             else None,
-            "memory": [memory.mode, list(memory.nodes)] if memory else None,
+            "memory": [memory.of_process, list(memory.nodes)] if memory else None,
             "cgroup_procs": [str(path) for path in confinement.cgroup_procs],
             "cpus": list(confinement.cpus),
             "stop_signal": int(stop_signal),

@@ -40,11 +40,18 @@ from harness.tiers.linux.mounts import Mount, longest_match, parse_mountinfo
 
 JOURNAL_SUFFIX = ".journal"
 Entry = dict[str, Any]
-#: All settings of Linux that a journal may restore (patterns of paths): toplev changes them, and
-#: does not put them back when it is killed.
-SETTINGS = (
+#: Settings of Linux (patterns of paths) that toplev changes, and does not put back when it is
+#: killed.
+COUNTER_SETTINGS = (
     "/proc/sys/kernel/nmi_watchdog",
     "/sys/bus/event_source/devices/*/perf_event_mux_interval_ms",
+)
+#: All that a journal may restore: of memory policies, too (harness.tiers.memory_policy).
+SETTINGS = (
+    *COUNTER_SETTINGS,
+    "/proc/sys/kernel/numa_balancing",
+    "/sys/kernel/mm/numa/demotion_enabled",
+    "/sys/kernel/mm/mempolicy/weighted_interleave/*",
 )
 #: How the names of our control groups and units begin.
 GROUP_PREFIX = "tierbench"

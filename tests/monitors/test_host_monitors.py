@@ -111,6 +111,8 @@ def test_events_of_memory_management_are_summed_by_kind_and_node(tmp_path: Path)
     totals = {
         "vm_pgmajfault_count": 3,
         "vm_pgdemote_count": 15,
+        "vm_pgdemote_kswapd_count": 10,
+        "vm_pgdemote_direct_count": 5,
         "vm_node_numa_miss_count[node=0]": 1,
         "vm_node_numa_miss_count[node=1]": 2,
     }
@@ -120,6 +122,8 @@ def test_events_of_memory_management_are_summed_by_kind_and_node(tmp_path: Path)
 
 def test_the_engine_s_memory_is_read_at_both_ends(tmp_path: Path) -> None:
     advance(tmp_path, 1)
+    for node in (0, 1):
+        write(tmp_path, f"sys/devices/system/node/node{node}/vmstat", "numa_miss 0")
     engine = [ProcessId(7, 0)]
     monitor = VmMonitor(MonitorContext(lambda: engine), Kernel(tmp_path))
     for page in ("N0=3 N1=1", "N0=1 N1=3"):
@@ -131,6 +135,13 @@ def test_the_engine_s_memory_is_read_at_both_ends(tmp_path: Path) -> None:
     assert (first["at"], last["at"]) == ("start", "stop")
     assert first["anonymous_bytes"] == {"0": 3 * 4096, "1": 4096}
     assert last["anonymous_bytes"] == {"0": 4096, "1": 3 * 4096}
+    sizes = {(m.labels["at"], m.labels["node"]): m.value for m in monitor.metrics()}
+    assert sizes == {
+        ("start", "0"): 3 * 4096,
+        ("start", "1"): 4096,
+        ("stop", "0"): 4096,
+        ("stop", "1"): 3 * 4096,
+    }
 
 
 @pytest.mark.parametrize("kind", [PressureMonitor, VmMonitor])

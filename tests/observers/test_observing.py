@@ -73,7 +73,7 @@ def toy(monkeypatch: pytest.MonkeyPatch) -> Iterator[Toy]:
             shutil.copy(HERE / "stand_in.py", installed.parent)
             installed.chmod(0o755)
             monkeypatch.setenv(variable, str(root / variable))
-        monkeypatch.setattr(undo, "SETTINGS", ())
+        monkeypatch.setattr(undo, "COUNTER_SETTINGS", ())
         with Supervisor(root / "state") as supervisor:
             yield Toy(root, supervisor)
 
@@ -238,7 +238,8 @@ def test_a_result_that_was_not_collected_is_an_error(toy: Toy) -> None:
 def test_settings_that_a_killed_program_has_changed_are_put_back(toy, monkeypatch):
     setting = toy.root / "nmi_watchdog"
     setting.write_text("1\n")
-    monkeypatch.setattr(undo, "SETTINGS", (str(toy.root / "nmi_*"),))
+    for name in ("COUNTER_SETTINGS", "SETTINGS"):
+        monkeypatch.setattr(undo, name, (str(toy.root / "nmi_*"),))
     observer = toy.observing("toplev")
     with observer.running():
         setting.write_text("0\n")

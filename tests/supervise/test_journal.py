@@ -8,6 +8,7 @@ import re
 import stat
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from narrowed import present
@@ -374,6 +375,52 @@ def test_a_setting_gets_its_value_back(journal, state, tmp_path, monkeypatch, re
     (recovery,) = recover(state)
     assert recovery.failures == ()
     assert setting.read_text() == left
+
+
+def test_a_changed_setting_gets_its_value_back(journal, state, tmp_path, monkeypatch):
+    setting = tmp_path / "node0"
+    monkeypatch.setattr(undo, "SETTINGS", (str(setting),))
+    setting.write_text("1\n")
+    journal.undo(journal.change_setting(setting, "3"))
+    assert setting.read_text() == "1\n"
+    journal.change_setting(setting, "5")
+    assert setting.read_text() == "5\n"
+    left_by(journal)
+    assert recover(state)[0].failures == ()
+    assert setting.read_text() == "1\n"
+
+
+def test_a_setting_that_linux_takes_otherwise_is_refused_and_restored(journal, monkeypatch):
+    """On this host's kernel, which knows modes 0 to 3."""
+    setting = Path("/proc/sys/kernel/numa_balancing")
+    if not os.access(setting, os.W_OK):
+        pytest.skip("needs root and a kernel with NUMA balancing")
+    before = setting.read_text()
+    with pytest.raises(RunFailed):
+        journal.change_setting(setting, "99")
+    assert setting.read_text() == before
+    with pytest.raises(RunFailed, match="not ours to write"):
+        journal.change_setting(setting.with_name("no_such_setting"), "1")
+
+
+def test_the_weights_of_this_host_survive_a_killed_harness(journal, state):
+    """Of Linux's weighted interleaving, from 6.9 on; to set one turns what computes them off."""
+    folder = Path("/sys/kernel/mm/mempolicy/weighted_interleave")
+    weight = folder / "node0"
+    if not os.access(weight, os.W_OK):
+        pytest.skip("needs root and Linux 6.9")
+    before = {path: path.read_text() for path in folder.iterdir()}
+    for path in folder.iterdir():
+        if not path.name.startswith("node") and path.read_text() == "true\n":
+            with contextlib.suppress(RunFailed):
+                journal.change_setting(path, "false")
+            if path.read_text() == "true\n":
+                pytest.skip("Linux has no bandwidths, and would not compute weights again")
+    journal.change_setting(weight, "7")
+    assert weight.read_text() == "7\n"
+    left_by(journal)
+    assert recover(state)[0].failures == ()
+    assert {path: path.read_text() for path in folder.iterdir()} == before
 
 
 # Attacks -----------------------------------------------------------------------------

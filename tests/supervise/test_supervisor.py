@@ -4,6 +4,7 @@ import ctypes
 import os
 import select
 import signal
+import struct
 import subprocess
 import sys
 import time
@@ -29,6 +30,7 @@ from harness.supervise.process import (
     send_signal,
 )
 from harness.supervise.segments import remove_segment
+from harness.supervise.starting import refuse_static
 from harness.supervise.supervisor import Confinement, ProcessStarter, Supervisor
 
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
@@ -158,6 +160,21 @@ def test_memory_policy_holds_from_the_first_page(supervisor):
     maps = output_of(supervisor, ["cat", "/proc/self/numa_maps"], memory=policy)
     assert "bind:0" in maps
     assert "default" not in maps
+
+
+def test_a_library_cannot_be_preloaded_into_a_static_program(supervisor, tmp_path):
+    """A hand-written ELF header: one program header, a segment to load (elf(5))."""
+    header = b"\x7fELF\x02\x01\x01".ljust(16, b"\0") + struct.pack(
+        "<HHIQQQIHHHHHH", 2, 62, 1, 0, 64, 0, 0, 64, 56, 1, 0, 0, 0
+    )
+    program = tmp_path / "static"
+    program.write_bytes(header + struct.pack("<IIQQQQQQ", 1, 5, 0, 0, 0, 0, 0, 0))
+    program.chmod(0o755)
+    policy = MemoryPolicy("weighted", (0, 1), (3, 1), tmp_path / "library.so")
+    with pytest.raises(RunFailed, match="linked statically"):
+        supervisor.spawn([program], memory=policy)
+    refuse_static(sys.executable, policy)
+    refuse_static("no-such-program", policy)
 
 
 def test_an_impossible_memory_policy_is_an_error(supervisor):

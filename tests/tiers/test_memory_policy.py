@@ -1,0 +1,171 @@
+"""What memory policies need of Linux, on hand-written trees of sysfs, and what is refused."""
+
+from pathlib import Path
+
+import pytest
+from recorded_kernel import write
+
+from harness.engine import MemoryPolicy
+from harness.errors import UsageError
+from harness.tiers.linux.kernel import Kernel
+from harness.tiers.memory_policy import means_of, weights_in_force
+
+WEIGHTS = "/sys/kernel/mm/mempolicy/weighted_interleave"
+BALANCING = "/proc/sys/kernel/numa_balancing"
+DEMOTION = "/sys/kernel/mm/numa/demotion_enabled"
+TIERS = "/sys/devices/virtual/memory_tiering"
+WEIGHTED = MemoryPolicy("weighted", (0, 2), (3, 1))
+COMPUTED = MemoryPolicy("weighted", (0, 2))
+TIERED = MemoryPolicy("tiered", (0, 2))
+#: In the order of the kernel's files.
+ZONE = """Node {node}, zone   Movable
+  pages free     {free}
+        boost    0
+        min      10
+        low      20
+        high     30
+        spanned  65536
+        present  65536
+        managed  65536
+"""
+
+
+def kernel(root: Path, files: dict[str, str]) -> Kernel:
+    for name, text in files.items():
+        write(root, name, f"{text}\n")
+    return Kernel(root)
+
+
+def weights(root: Path, auto: str | None, *numbers: int) -> Kernel:
+    files = {f"{WEIGHTS}/node{n}": str(w) for n, w in zip((0, 2), numbers, strict=True)}
+    return kernel(root, files | ({f"{WEIGHTS}/auto": auto} if auto else {}))
+
+
+def with_bandwidths(root: Path) -> Kernel:
+    folder = "/sys/devices/system/node/node{}/access0/initiators/read_bandwidth"
+    return kernel(root, {folder.format(0): "200000", folder.format(2): "60000"})
+
+
+def tiering(root: Path, *nodelists: str, balancing: str = "0", demotion: str = "false") -> Kernel:
+    tiers = {
+        f"{TIERS}/memory_tier{4 + number * 18}/nodelist": nodelist
+        for number, nodelist in enumerate(nodelists)
+    }
+    return kernel(root, tiers | {BALANCING: balancing, DEMOTION: demotion})
+
+
+@pytest.mark.parametrize("mode", ["bind", "preferred", "interleave"])
+def test_a_policy_of_the_process_needs_nothing_else(tmp_path: Path, mode: str) -> None:
+    means = means_of(MemoryPolicy(mode, (0, 2)), Kernel(tmp_path))  # type: ignore[arg-type]
+    assert (means.settings, means.preloaded) == ({}, False)
+
+
+def test_weights_are_set_and_what_computes_them_is_turned_off_first(tmp_path: Path) -> None:
+    with_bandwidths(tmp_path)
+    linux = weights(tmp_path, "true", 5, 2)
+    means = means_of(WEIGHTED, linux)
+    assert [*means.settings.items()] == [
+        (f"{WEIGHTS}/auto", "false"),
+        (f"{WEIGHTS}/node0", "3"),
+        (f"{WEIGHTS}/node2", "1"),
+    ]
+    assert not means.preloaded
+    assert weights_in_force(WEIGHTED, linux) == (5, 2)
+
+
+def test_weights_that_linux_has_already_are_left_alone(tmp_path: Path) -> None:
+    with_bandwidths(tmp_path)
+    assert means_of(WEIGHTED, weights(tmp_path, "true", 3, 1)).settings == {}
+    assert means_of(COMPUTED, weights(tmp_path, "true", 5, 2)).settings == {}
+
+
+def test_weights_that_linux_is_to_compute(tmp_path: Path) -> None:
+    with_bandwidths(tmp_path)
+    linux = weights(tmp_path, "false", 3, 1)
+    assert means_of(COMPUTED, linux).settings == {f"{WEIGHTS}/auto": "true"}
+    (tmp_path / WEIGHTS[1:] / "auto").rename(tmp_path / WEIGHTS[1:] / "__auto_type")
+    assert means_of(COMPUTED, linux).settings == {f"{WEIGHTS}/__auto_type": "true"}
+
+
+def test_the_library_spreads_where_linux_does_not(tmp_path: Path) -> None:
+    assert means_of(WEIGHTED, Kernel(tmp_path)).preloaded
+    with pytest.raises(UsageError, match="computes none"):
+        means_of(COMPUTED, Kernel(tmp_path))
+    with pytest.raises(UsageError, match="computes none"):
+        means_of(COMPUTED, weights(with_bandwidths(tmp_path).root, None, 1, 1))
+
+
+def test_weights_that_linux_could_not_take_back_are_not_set(tmp_path: Path) -> None:
+    """Without bandwidths of the firmware, Linux refuses to turn its own weights on again."""
+    assert means_of(WEIGHTED, weights(tmp_path, "true", 1, 1)).preloaded
+    assert means_of(WEIGHTED, weights(tmp_path, "false", 1, 1)).settings
+    with pytest.raises(UsageError, match="computes none"):
+        means_of(COMPUTED, weights(tmp_path, "true", 1, 1))
+
+
+@pytest.fixture
+def unwritable(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("harness.tiers.memory_policy.os.access", lambda path, mode: False)
+
+
+@pytest.mark.usefixtures("unwritable")
+def test_without_root_the_library_spreads_by_stated_weights_alone(tmp_path: Path) -> None:
+    with_bandwidths(tmp_path)
+    linux = weights(tmp_path, "false", 1, 1)
+    assert means_of(WEIGHTED, linux).preloaded
+    with pytest.raises(UsageError, match="we may not set it"):
+        means_of(COMPUTED, linux)
+
+
+def test_tiered_memory_turns_promotion_and_demotion_on(tmp_path: Path) -> None:
+    means = means_of(TIERED, tiering(tmp_path, "0-1", "2"))
+    assert means.settings == {BALANCING: "2", DEMOTION: "true"}
+    assert means.preloaded and means.warnings == ()
+    assert means_of(TIERED, tiering(tmp_path, balancing="2", demotion="true")).settings == {}
+
+
+@pytest.mark.usefixtures("unwritable")
+def test_tiered_memory_needs_root_for_what_is_off(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="we may not set it"):
+        means_of(TIERED, tiering(tmp_path, "0-1", "2"))
+    assert means_of(TIERED, tiering(tmp_path, balancing="2", demotion="true")).preloaded
+
+
+@pytest.mark.parametrize(
+    ("nodelists", "nodes", "context"),
+    [
+        (["0-2"], (0, 2), "all nodes are in one memory tier"),
+        (["0-1", "2"], (2, 0), "not named from fast to slow"),
+        (["0-1"], (0, 2), "node 2 in tier ?"),
+        ([], (0, 2), "does not show the memory tier"),
+    ],
+)
+def test_tiered_memory_without_a_slower_tier_is_refused(
+    tmp_path: Path, nodelists: list[str], nodes: tuple[int, ...], context: str
+) -> None:
+    with pytest.raises(UsageError) as refused:
+        means_of(MemoryPolicy("tiered", nodes), tiering(tmp_path, *nodelists))
+    assert context in refused.value.context
+    assert refused.value.exit_code == 2
+
+
+@pytest.mark.parametrize(
+    ("files", "context"),
+    [
+        ({DEMOTION: "false"}, "CONFIG_NUMA_BALANCING"),
+        ({BALANCING: "0"}, "Linux 5.18"),
+    ],
+)
+def test_tiered_memory_on_a_kernel_without_its_parts_is_refused(
+    tmp_path: Path, files: dict[str, str], context: str
+) -> None:
+    with pytest.raises(UsageError) as refused:
+        means_of(TIERED, kernel(tmp_path, files))
+    assert context in refused.value.context
+
+
+@pytest.mark.parametrize(("free", "codes"), [(20, ["memory-node-full"]), (31, [])])
+def test_a_slow_node_without_room_is_named(tmp_path: Path, free: int, codes: list[str]) -> None:
+    linux = tiering(tmp_path, "0-1", "2")
+    write(tmp_path, "/proc/zoneinfo", ZONE.format(node=0, free=99) + ZONE.format(node=2, free=free))
+    assert [warning.code for warning in means_of(TIERED, linux).warnings] == codes
