@@ -139,6 +139,9 @@ class PerfStat:
         """End perf, which then prints its last counts; it may have been killed."""
         if (process := self.process) is None:
             return
+        if not self.prints:  # its output has ended; so will it, in a moment
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(PATIENCE_S)
         self.ended = process.poll()
         process.send_signal(signal.SIGINT)
         with suppress(subprocess.TimeoutExpired):
