@@ -287,6 +287,11 @@ def test_the_doctor_tells_tiers_engines_and_what_is_uncontrolled(loaded):
     assert {document["microbenchmarks"][name]["missing"] for name in ("fio", "ioping")} == {None}
     assert document["official_ycsb"]["version"] == "0.17.0"
     assert document["left_behind"] == []
+    assert sum(node["bytes"] for node in document["nodes"]) > 0
+    fields = {"node", "kind", "processors", "zone", "hmat", "measured", "memory_tier", "distances"}
+    assert all(fields <= node.keys() for node in document["nodes"])
+    assert document["memory"]["online_blocks"] <= document["memory"]["blocks"]
+    assert all(tier["facts"].keys() >= {"persistence_source"} for tier in document["tiers"])
     shown = loaded("doctor").out
     assert "host" in shown and "microbench, interface" in shown and "official YCSB" in shown
 

@@ -141,6 +141,12 @@ def test_recorded_eadr_platform(nvdimms: RecordedKernel) -> None:
     assert [region.name for region in regions(nvdimms)] == ["region0", "region1"]
 
 
+def test_recorded_nodes_have_the_kind_of_their_memory(nvdimms: RecordedKernel) -> None:
+    assert {node.node: node.kind for node in nodes(nvdimms)} == {0: "dram", 1: "dram", 3: "pmem"}
+    facts = facts_of_devdax("/dev/dax1.4", nvdimms)
+    assert facts.persistence_source == "region1/persistence_domain"
+
+
 def test_recorded_dax_devices_have_their_namespace_and_driver(nvdimms: RecordedKernel) -> None:
     mapped = facts_of_devdax("/dev/dax1.4", nvdimms)
     assert (mapped.namespace, mapped.dax) == ("namespace1.4", True)

@@ -77,6 +77,7 @@ def test_facts_of_a_dax_device_and_of_its_memory_as_a_node(answer):
     node = answer["places"]["node:3"]
     assert node["size_bytes"] == 3 * (128 << 20)  # whole memory blocks of a 502 MiB device
     assert "persistent memory used as system-ram" in node["device_model"]
+    assert node["memory_kind"] == "pmem"
 
 
 def test_xfs_took_dax_always_on_a_sector_namespace_and_the_claim_is_refused(answer):
