@@ -52,6 +52,11 @@ class PlannedArm:
         """``the WAL and the data``."""
         return parts_text(self.parts)
 
+    @property
+    def over(self) -> str:
+        """Return what its runs differ in from today's: with memory of another size, in the arm."""
+        return "arm" if self.runs and self.runs[0].spec.arm else "placement"
+
 
 @dataclass(frozen=True)
 class Expected:
@@ -117,7 +122,7 @@ def met(
     measured = {
         name: speed_up_of(group)
         for name in runs
-        for group in compare(today.runs, runs[name], ["placement"]).groups
+        for group in compare(today.runs, runs[name], [today.over]).groups
     }
     return [
         replace(expectation, measured=speed_up)
@@ -166,7 +171,7 @@ def answers(
 
     def between(pairs: Sequence[tuple[PlannedArm, PlannedArm]]) -> list[Group]:
         """Compare A and B of each pair; the verdicts are those of one family."""
-        comparisons = (compare(a.runs, b.runs, ["placement"], neighbours=every) for a, b in pairs)
+        comparisons = (compare(a.runs, b.runs, [a.over], neighbours=every) for a, b in pairs)
         return decided([group for comparison in comparisons for group in comparison.groups])
 
     compared = between([(today, trial) for trial in trials])
@@ -258,21 +263,25 @@ def _alone(
     today: PlannedArm, chosen: PlannedArm, trial: PlannedArm, group: Group, less: bool
 ) -> Answer:
     """``less``: whether it is shown to gain less than what moves first."""
-    gains = "gains less" if less else f"gains, too (not shown to be less than {chosen.what})"
+    elsewhere = trial.parts == chosen.parts
+    first = chosen.tier if elsewhere else chosen.what
+    gains = "gains less" if less else f"gains, too (not shown to be less than {first})"
     verdict = {
         "faster": gains,
         "slower": "loses",
         "not resolvable": "is not resolvable yet",
         "rate not kept": _NOT_KEPT,
     }.get(group.verdict, "gains nothing shown")
-    sentence = f"Moving {trial.what} alone to {trial.tier} {verdict}: {speed_up_text(group)}"
+    what = trial.what if elsewhere else f"{trial.what} alone"
+    sentence = f"Moving {what} to {trial.tier} {verdict}: {speed_up_text(group)}"
     sentence += _waiting(today, trial.parts)
-    return Answer(f"What does {trial.what} alone gain on {trial.tier}?", sentence, group)
+    return Answer(f"What does {what} gain on {trial.tier}?", sentence, group)
 
 
 def _price(today: PlannedArm, trial: PlannedArm, every: Sequence[StoredRun]) -> str:
     """Return up to which price it pays; empty without prices."""
-    made = panels([*today.runs, *trial.runs], "placement", today.placement)
+    name = today.runs[0].spec.arm or today.placement
+    made = panels([*today.runs, *trial.runs], today.over, name)
     table = money(made)
     if table is None:
         return ""
@@ -294,7 +303,7 @@ def measured(arm: PlannedArm) -> str:
         for fact in ("params.ramp_up", "params.duration", "memory_limit_bytes")
         if (number := number_of(facts.get(fact)))
     ]
-    title = panels(arm.runs, "placement", None)[0].title
+    title = panels(arm.runs, arm.over, None)[0].title
     return f"{title}; {', '.join(phases)}" if phases else title
 
 

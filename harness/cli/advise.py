@@ -15,6 +15,7 @@ import msgspec
 import typer
 
 from harness import registry
+from harness.cli.advise_memory import MEMORY, MemoryArm, memory_arms
 from harness.cli.common import given, print_json, stand_ins, store
 from harness.cli.curve import (
     NOT_OF_PLANNED_RUNS,
@@ -25,7 +26,7 @@ from harness.cli.curve import (
     say_more,
 )
 from harness.cli.options import workload_commands
-from harness.cli.run import RunOptions, plan_of
+from harness.cli.run import RunOptions, of_arms, plan_of
 from harness.cli.show import exit_for
 from harness.cli.study import conduct_experiment
 from harness.errors import RunFailed, UsageError
@@ -74,8 +75,9 @@ class AdviseOptions(RunOptions):
     to: Annotated[
         list[str] | None,
         typer.Option(
-            metavar="TIER|MODEL",
-            help="Faster tier, or a model of a device; may repeat [other tiers, else a curve].",
+            metavar="TIER|MODEL|memory=TIER",
+            help="Faster tier, or a model of a device; may repeat [other tiers, else a curve]. "
+            "memory=cxl: does more, slower memory pay?",
         ),
     ] = None
     budget: Annotated[
@@ -83,36 +85,90 @@ class AdviseOptions(RunOptions):
     ] = "20m"
 
 
+@dataclass(frozen=True)
+class _Trials:
+    """Arms of the plan. ``arms``: parts that move, and their tier, by placement; without today's.
+
+    ``today``: its placement, and its tier in words. ``memory``: arms of a question of memory.
+    ``notes``: what is not tried, and why.
+    """
+
+    today: tuple[str, str]
+    arms: Mapping[str, tuple[tuple[str, ...], str]]
+    memory: tuple[MemoryArm, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    @property
+    def every(self) -> dict[str, tuple[tuple[str, ...], str]]:
+        """Return the arms, today's first."""
+        placement, tier = self.today
+        return {placement: ((), tier), **self.arms}
+
+    def plan(self, parameters: type[Parameters], options: AdviseOptions) -> Plan:
+        """Return the plan of all arms."""
+        if not self.memory:
+            return plan_of(parameters, replace(options, placement=[*self.every]))
+        each = (
+            replace(
+                options,
+                placement=[arm.placement],
+                memory_limit=str(arm.limit_bytes),
+                label=arm.label,
+            )
+            for arm in self.memory
+        )
+        return of_arms([plan_of(parameters, arm) for arm in each])
+
+
 def advise(parameters: type[Parameters], options: AdviseOptions) -> None:
     """Measure what moving each part would gain, and print the answer first."""
-    refuse_several("advise", options)
-    options = _with_models(options)
+    of_memory = any(name.startswith(MEMORY) for name in options.to or ())
+    refuse_several("advise", replace(options, memory_limit=None) if of_memory else options)
+    options = options if of_memory else _with_models(options)
     requests = stand_ins(options.emulate, options.model)
     with command_environment(options.host, requests, options.quiet) as env:
-        tiers, every_tier, host_id = _faster(options, env.tiers), env.tiers, env.host.host_id
+        every_tier, host_id = env.tiers, env.host.host_id
     parts = _parts(parameters, options)
-    if not tiers:
-        _by_curve(parameters, options, parts)
-        return
-    arms = _arms(options.from_, tiers, parts)
+    trials = _memory_trials(options, every_tier) if of_memory else None
+    if trials is None:
+        tiers = _faster(options, every_tier)
+        if not tiers:
+            _by_curve(parameters, options, parts)
+            return
+        today = (f"{options.from_}-both", options.from_)
+        trials = _Trials(today, _arms(options.from_, tiers, parts))
     budget_ns = parse_duration_ns(options.budget)
-    less = _less_data(parameters, options, budget_ns / 1e9, 1 + len(arms))
+    arms = len(trials.every)
+    less = _less_data(parameters, options, budget_ns / 1e9, arms)
     sized = {**less, **options.pairs}
-    pairs = _pairs(1 + len(arms))
-    phases = _phases(parameters, sized, budget_ns / 1e9, 1 + len(arms), pairs)
+    phases = _phases(parameters, sized, budget_ns / 1e9, arms, _pairs(arms))
     name = f"advise-{parameters.workload}-{(options.engine or [''])[0]}"
-    options = replace(options, placement=[f"{options.from_}-both", *arms], name=name, pairs=phases)
+    options = replace(options, name=name, pairs=phases)
     goal = Goal(budget_ns, _RESOLVE, _MOST_PAIRS, _LOOKS)
     # Runs of other options are of another experiment: they are not in its report.
-    series = {spec.series() for spec in plan_of(parameters, options).runs}
+    series = {spec.series() for spec in trials.plan(parameters, options).runs}
     options = replace(options, name=f"{name}-{content_hash(sorted(series))[:_NAME_DIGITS]}")
-    plan = plan_of(parameters, options)
-    expectations = _expected(plan, options, every_tier, str(host_id))
+    plan = trials.plan(parameters, options)
+    expectations = [] if of_memory else _expected(plan, options, every_tier, str(host_id))
     if not options.json_:
-        for expectation in expectations:
-            say(expectation.sentence)
-    answer = partial(_answer, arms, options, less, expectations)
+        for line in (*trials.notes, *(expectation.sentence for expectation in expectations)):
+            say(line)
+    answer = partial(_answer, trials, options, less, expectations)
     conduct_experiment(plan, options, False, goal, answer=answer)
+
+
+def _memory_trials(options: AdviseOptions, tiers: Mapping[str, Tier]) -> _Trials:
+    """Return the arms of ``--to memory=cxl``."""
+    if len(options.to or ()) > 1:
+        context = f"--to is given {len(options.to or ())} times"
+        raise UsageError("advise --to memory=TIER", context, "give it alone")
+    _check_from(options, tiers)
+    (to,) = options.to or ()
+    slower = to.removeprefix(MEMORY)
+    question = memory_arms(options.from_, slower, options.memory_limit, tiers)
+    today, *others = question.arms
+    arms = {arm.placement: (("memory",), arm.memory) for arm in others}
+    return _Trials((today.placement, today.memory), arms, question.arms, question.untried)
 
 
 def _expected(
@@ -178,15 +234,19 @@ def _is_model(name: str) -> bool:
 
 def _faster(options: AdviseOptions, tiers: Mapping[str, Tier]) -> list[str]:
     """Return the tiers to try: those that are named, else every other directory of the host."""
-    if options.from_ not in tiers:
-        names = ", ".join(tiers)
-        raise UsageError(f"--from {options.from_}", "no such tier", f"tiers: {names}")
+    _check_from(options, tiers)
     for name in options.to or ():
         if name not in tiers:
             context = f"no tier and no device model has this name (tiers: {', '.join(tiers)})"
             raise UsageError(f"--to {name}", context, "`harness model list` lists the models")
     others = [n for n, tier in tiers.items() if tier.facts.kind in DIRECTORY_KINDS]
     return list(options.to or [name for name in others if name != options.from_])
+
+
+def _check_from(options: AdviseOptions, tiers: Mapping[str, Tier]) -> None:
+    if options.from_ not in tiers:
+        names = ", ".join(tiers)
+        raise UsageError(f"--from {options.from_}", "no such tier", f"tiers: {names}")
 
 
 def _parts(parameters: type[Parameters], options: AdviseOptions) -> tuple[str, ...]:
@@ -294,19 +354,19 @@ def _repeats_of_curve(
 
 
 def _answer(
-    arms: Mapping[str, tuple[tuple[str, ...], str]],
+    trials: _Trials,
     options: AdviseOptions,
     less: Mapping[str, str],
     expectations: Sequence[Expected],
     made: Made,
 ) -> None:
     """Print the answers. ``less``: parameters with which there were less data than by default."""
-    _print(arms, options, less, expectations, made.attempts, made.ended)
+    _print(trials, options, less, expectations, made.attempts, made.ended)
     exit_for(made.attempts)
 
 
 def _print(
-    arms: Mapping[str, tuple[tuple[str, ...], str]],
+    planned: _Trials,
     options: AdviseOptions,
     less: Mapping[str, str],
     expectations: Sequence[Expected],
@@ -315,12 +375,10 @@ def _print(
 ) -> None:
     from reports.advice import PlannedArm, answers, lines, measured, met, trials_of
 
-    base = f"{options.from_}-both"
-    today, *trials = trials_of(runs, {base: ((), options.from_), **arms}) or [
-        PlannedArm(base, (), options.from_, ())
-    ]
+    base, tier = planned.today
+    today, *trials = trials_of(runs, planned.every) or [PlannedArm(base, (), tier, ())]
     pairs = min((len(trial.runs) for trial in trials), default=0)
-    further_ns = _further_ns(runs, pairs, 1 + len(arms)) or parse_duration_ns(options.budget)
+    further_ns = _further_ns(runs, pairs, len(planned.every)) or parse_duration_ns(options.budget)
     more = _more(options, further_ns, less=tuple(less))
     if today.placement != base or not trials:
         context = f"runs are complete of {today.placement if today.runs else 'no placement'} alone"

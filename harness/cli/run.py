@@ -52,6 +52,7 @@ _MOST_THREADS = 100_000
 _NAME = re.compile(r"[a-z0-9][a-z0-9-]*")
 #: The options that arms may differ in, in addition to the workload's; with the field of each.
 _ARM_OPTIONS = {
+    "--placement": "placement",
     "--set": "set_",
     "--option": "option",
     "--tuning": "tuning",
@@ -149,7 +150,7 @@ def run(parameters: type[Parameters], options: RunOptions) -> None:
         _at_shares(parameters, options, rate.name, given)
     else:
         arms = _arms(parameters, options)
-        plan = _of_arms([_plan_with_sweeps(parameters, arm) for arm in arms])
+        plan = of_arms([_plan_with_sweeps(parameters, arm) for arm in arms])
         conduct_experiment(plan, options, again=True)
 
 
@@ -199,12 +200,14 @@ def _of_arm(parameters: type[Parameters], options: RunOptions, text: str) -> dic
             given[field] = {**given.get(field, options.pairs), **pairs}
         elif field in ("set_", "option"):
             given[field] = [*given.get(field, getattr(options, field) or ()), value]
+        elif field == "placement":
+            given[field] = [value]
         else:
             given[field] = value
     return given
 
 
-def _of_arms(plans: Sequence[Plan]) -> Plan:
+def of_arms(plans: Sequence[Plan]) -> Plan:
     """Return one plan in which the arms take turns at each point of a sweep.
 
     Every other block is in reverse.
@@ -242,12 +245,12 @@ def _at_shares(parameters: type[Parameters], options: RunOptions, name: str, giv
     options = replace(options, pairs=pairs, name=options.name or curve)
     one_each = replace(options, repeats=1, name=_CAPACITY, observe=None)
 
-    def of_arms(options: RunOptions, rates: Sequence[float] = ()) -> Plan:
+    def at(options: RunOptions, rates: Sequence[float] = ()) -> Plan:
         varied = {name: rates} if rates else None
-        return _of_arms([plan_of(parameters, a, varied) for a in _arms(parameters, options)])
+        return of_arms([plan_of(parameters, a, varied) for a in _arms(parameters, options)])
 
-    probe = replace(of_arms(one_each), several_commands=False)
-    rated = of_arms(options, [1])
+    probe = replace(at(one_each), several_commands=False)
+    rated = at(options, [1])
 
     def closed_loop(env: Environment) -> Study:
         with rated.blaming():
@@ -260,7 +263,7 @@ def _at_shares(parameters: type[Parameters], options: RunOptions, name: str, giv
         if not options.quiet:
             offered = ", ".join(f"{rate:,}/s" for rate in rates)
             say(f"closed loop: {capacity.text}; offered: {offered}", file=sys.stderr)
-        plan = capacity.within(of_arms(options, rates), name, shares)
+        plan = capacity.within(at(options, rates), name, shares)
         conduct_experiment(plan, options, again=True)
 
     conduct(options, probe.emulate, closed_loop)

@@ -52,6 +52,7 @@ _OPTIONS = "by engine name, then by option"
 class ConfigurationEntry(Struct, frozen=True):
     """An entry of the axis configuration: what goes together, several keys an entry."""
 
+    label: Annotated[str, Meta(description="names the arm")] | UnsetType = UNSET
     engine: str | UnsetType = UNSET
     params: _Members | UnsetType = UNSET
     settings: _Members | UnsetType = UNSET

@@ -47,6 +47,7 @@ PART_WORDS = {
     "wal": "the WAL",
     "temp": "temporary files",
     "index": "the indexes",
+    "memory": "the memory",
 }
 #: Resources as a sentence names them; what is in no resource (``other``) is no cause.
 _RESOURCE_WORDS = {

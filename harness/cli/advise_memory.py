@@ -1,0 +1,136 @@
+"""Arms of ``harness advise --to memory=TIER``: does more, slower memory pay?
+
+Today's arm has DRAM alone, at its own size. The others have more memory: as much DRAM as today, the
+rest on the slower tier.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+
+from harness.errors import UsageError
+from harness.experiment.placement import LARGEST_WEIGHT, parse_placement
+from harness.tiers.linux.model import Tier
+from harness.tiers.resolve import resolve
+from harness.units import format_bytes, parse_size
+
+MEMORY = "memory="
+#: The tier of the nodes with processors (harness.tiers.discovery).
+_DRAM = "dram"
+#: With more DRAM than so many times today's limit Linux puts nothing onto the slower tier itself.
+_LEFT_OVER = 1.25
+#: Pages of the slower tier in a turn, at most: weights are those next to the ratio of the sizes.
+_LARGEST_PART = 16
+
+
+@dataclass(frozen=True)
+class MemoryArm:
+    """An arm of the question. ``memory``: in words, such as ``16 GiB of dram``."""
+
+    label: str
+    placement: str
+    limit_bytes: int
+    memory: str
+
+
+@dataclass(frozen=True)
+class MemoryArms:
+    """Arms, today's first. ``untried``: policies that this host cannot have, with the reason."""
+
+    arms: tuple[MemoryArm, ...]
+    untried: tuple[str, ...] = ()
+
+
+def memory_arms(
+    data_tier: str, slower: str, limits: str | None, tiers: Mapping[str, Tier]
+) -> MemoryArms:
+    """Return the arms; ``limits``: today's memory and that with the slower tier, ``16GiB,32GiB``.
+
+    UsageError for tiers that are no memory or too small, and for limits that are no such two.
+    """
+    dram, more = (_memory_tier(name, tiers) for name in (_DRAM, slower))
+    today_bytes, more_bytes = _limits(limits)
+    added = more_bytes - today_bytes
+    if added > (more.facts.size_bytes or 0):
+        raise UsageError(
+            f"--memory-limit {limits}",
+            f"{slower} has {format_bytes(more.facts.size_bytes or 0)} for the additional "
+            f"{format_bytes(added)}",
+            "give a smaller second limit",
+        )
+    weights = Fraction(today_bytes, added).limit_denominator(_LARGEST_PART)
+    dram_weight, more_weight = max(1, weights.numerator), weights.denominator
+    if dram_weight > LARGEST_WEIGHT:
+        raise UsageError(
+            f"--memory-limit {limits}",
+            f"{format_bytes(added)} are too few for a share of the pages",
+            "give a larger second limit",
+        )
+    data = f"data={data_tier},{MEMORY}"
+    ratio = f"{dram_weight}:{more_weight}"
+    size = format_bytes(more_bytes)
+    arms = [
+        MemoryArm(_DRAM, f"{data}{_DRAM}", today_bytes, f"{format_bytes(today_bytes)} of {_DRAM}"),
+        MemoryArm(
+            "weighted",
+            f"{data}weighted:{_DRAM}={dram_weight},{slower}={more_weight}",
+            more_bytes,
+            f"{size} of {_DRAM} and {slower}, interleaved {ratio}",
+        ),
+    ]
+    filled = {
+        "preferred": (f"preferred:{_DRAM}", f"{size}, first of {_DRAM}, then of {slower}"),
+        "tiered": (
+            f"tiered:{_DRAM},{slower}",
+            f"{size} of {_DRAM} and {slower}, between which Linux moves pages",
+        ),
+    }
+    untried = []
+    for label, (memory, words) in filled.items():
+        arm = MemoryArm(label, f"{data}{memory}", more_bytes, words)
+        if why := _why_not(arm, dram, today_bytes, slower, tiers):
+            untried.append(f"{label} is not tried: {why}")
+        else:
+            arms.append(arm)
+    return MemoryArms(tuple(arms), tuple(untried))
+
+
+def _memory_tier(name: str, tiers: Mapping[str, Tier]) -> Tier:
+    tier = tiers.get(name)
+    if tier is None or tier.facts.kind != "numa":
+        nodes = ", ".join(each for each, other in tiers.items() if other.facts.kind == "numa")
+        raise UsageError(
+            f"--to {MEMORY}{name}" if name != _DRAM else f"advise --to {MEMORY}TIER",
+            f"no tier of memory is called {name} (tiers of memory: {nodes or 'none'})",
+            "`harness doctor` shows the host's nodes; name theirs in the host file",
+        )
+    return tier
+
+
+def _limits(text: str | None) -> tuple[int, int]:
+    sizes = [parse_size(word) for word in (text or "").split(",") if word]
+    if len(sizes) != 2 or sizes[0] >= sizes[1]:
+        raise UsageError(
+            f"advise --to {MEMORY}TIER: --memory-limit {text or '(not given)'}",
+            "not two sizes, the smaller first",
+            "give today's memory and that with the slower tier: --memory-limit 16GiB,32GiB",
+        )
+    return sizes[0], sizes[1]
+
+
+def _why_not(
+    arm: MemoryArm, dram: Tier, today_bytes: int, slower: str, tiers: Mapping[str, Tier]
+) -> str:
+    """Return why an arm, of which Linux fills DRAM first, is not possible here; else empty."""
+    if (dram.facts.size_bytes or 0) > _LEFT_OVER * today_bytes:
+        return (
+            f"{_DRAM} has {format_bytes(dram.facts.size_bytes or 0)}, so that Linux would take "
+            f"nothing of {slower} (boot with as little DRAM as today's limit)"
+        )
+    try:
+        resolve(parse_placement(arm.placement), tiers)
+    except UsageError as error:
+        return error.context
+    return ""
