@@ -1,9 +1,10 @@
 """Price of an arm's performance: of the capacity that it uses, at the prices of its tiers.
 
 The price of a run is Σ over parts of the bytes on the part's tier × the tier's price per GB (10⁹
-bytes). The memory part counts as its limit: so much must be bought. In a panel where an arm places
-memory, the others' limit counts as the host's DRAM: the same memory is bought there. Performance
-per unit of money is compared by the speed-up and its interval; prices have no interval.
+bytes). The memory part counts as its limit: so much must be bought, of each of its tiers in the
+proportion of its weights, or else of the engine's pages at the end of the window. In a panel where
+an arm places memory, the others' limit counts as the host's DRAM: the same memory is bought there.
+Performance per unit of money is compared by the speed-up and its interval; prices have no interval.
 
 The *break-even price* is that of a GB of the tier that only the compared arm uses, at which its
 performance per unit of money equals the baseline's. With A the baseline, B the compared arm, S the
@@ -24,7 +25,7 @@ from typing import Annotated
 from msgspec import Meta
 
 from harness.errors import UsageError
-from harness.experiment.placement import PARTS
+from harness.experiment.placement import DIRECTORY_PARTS
 from harness.metrics import standing_for
 from harness.sequences import grouped
 from harness.store.runs import StoredRun
@@ -226,7 +227,7 @@ def money_section(money: Money) -> Section:
     about = Paragraph(
         f"Prices: {money.source}, {money.currency} for a GB (10⁹ bytes). An arm costs what the "
         "files of its parts use of each tier at the end of the run, times that tier's price; a "
-        "memory part counts as its limit; where an arm places memory, that of the others is DRAM "
+        "memory part counts as its limit, of several tiers in proportion; where an arm places memory, that of the others is DRAM "
         "at the price of the tier dram. Files removed before the end, such as spills, memory that "
         "no arm places and processors are not in it. The break-even price is that of a GB of the "
         "tier that only the compared arm uses, at which both arms give the same for their price."
@@ -369,23 +370,58 @@ def capacity(
     if placement is None or not sizes or not run.manifest:
         return Capacity(problem="its capacity is not stored")
     recorded: Recorded = {tier.name: tier.price_per_gb for tier in run.manifest.tiers}
-    places: dict[str, str] = {part: t for part in PARTS if (t := placement.tier_of(part))}
-    if placement.memory is None and dram is not None:
+    # Bytes by tier and part.
+    used = {
+        (tier, part): float(sizes.get(part, 0))
+        for part in DIRECTORY_PARTS
+        if (tier := placement.tier_of(part))
+    }
+    proportions: Mapping[str, float] = {}
+    if placement.memory is not None:
+        proportions = _memory_proportions(run)
+        recorded = {**recorded, **run.manifest.prices_per_gb}
+    elif dram is not None:
         if run.result.host_mode not in ("Default", "AppDirect"):
             return Capacity(problem="its main memory is not DRAM alone")
-        places["memory"], recorded = _DRAM, {**dram, **recorded}
-    if "memory" in places:
-        if run.manifest.memory_cap.method == "none":
-            return Capacity(problem="its memory has no limit")
-        sizes["memory"] = run.result.memory_bytes or 0
-    parts = grouped((places[part], part) for part, size in sizes.items() if size and part in places)
+        proportions, recorded = {_DRAM: 1.0}, {**dram, **recorded}
+    if placement.memory is not None and not proportions:
+        return Capacity(problem="on which tiers its memory was is not stored")
+    if proportions and run.manifest.memory_cap.method == "none":
+        return Capacity(problem="its memory has no limit")
+    for tier, proportion in proportions.items():
+        used[tier, "memory"] = proportion * (run.result.memory_bytes or 0)
+    parts = grouped((tier, part) for (tier, part), size in used.items() if size)
     host = run.manifest.host.hostname
     shares = []
     for tier, tier_parts in parts.items():
         price = tier_price(host, tier, recorded.get(tier), prices)
-        gb = sum(sizes[part] for part in tier_parts) / _GB
+        gb = sum(used[tier, part] for part in tier_parts) / _GB
         shares.append(Share(tier, tuple(tier_parts), gb, price.per_gb if price else None))
     return Capacity(tuple(shares))
+
+
+def _memory_proportions(run: StoredRun) -> Mapping[str, float]:
+    """Return the share of memory by tier; empty where it is not known.
+
+    What weights say is what has to be bought, though the engine may use less of it.
+    """
+    assert run.spec.placement is not None and run.manifest is not None
+    place = run.spec.placement.memory_place
+    if place is None or place.nodes:
+        return {}
+    if len(place.tiers) == 1 and place.policy in (None, "bind"):
+        return {place.tiers[0]: 1.0}
+    if place.weights:
+        total = sum(place.weights)
+        return {t: w / total for t, w in zip(place.tiers, place.weights, strict=True)}
+    tier_of = {str(node): t for t, nodes in run.manifest.memory_nodes.items() for node in nodes}
+    readings = (run.artifact("monitor-vm") or {}).get("engine_memory") or [{}]
+    pages: dict[str, float] = {}
+    for kind in ("anonymous_bytes", "shared_bytes"):
+        for node, size in readings[-1].get(kind, {}).items():
+            pages[tier_of.get(node, "")] = pages.get(tier_of.get(node, ""), 0.0) + size
+    whole = sum(pages.values())
+    return {t: size / whole for t, size in pages.items() if size} if "" not in pages else {}
 
 
 def _compared(a: MoneyRow, b: MoneyRow, group: Group, name: str) -> MoneyRow:

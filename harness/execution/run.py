@@ -331,6 +331,11 @@ class Run:
                 for name, tier in self.env.tiers.items()
                 if tier.claim.price_per_gb is not None
             },
+            {
+                name: tier.claim.nodes
+                for name, tier in self.env.tiers.items()
+                if tier.facts.kind == "numa"
+            },
             self.processors,
         )
 

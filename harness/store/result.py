@@ -320,6 +320,10 @@ class Manifest(Struct, frozen=True, tag_field="schema", tag=RUN_SCHEMA):
         Mapping[str, float],
         Meta(description="USD for 10^9 bytes of every tier of the host file that has a price"),
     ] = {}
+    memory_nodes: Annotated[
+        Mapping[str, tuple[int, ...]],
+        Meta(description="NUMA nodes of every tier of the host that is memory, by its name"),
+    ] = {}
     processors: Annotated[
         str | None,
         Meta(

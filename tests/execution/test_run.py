@@ -236,14 +236,17 @@ def record() -> Run:
 
 def test_the_manifest_has_the_prices_of_tiers_that_no_part_uses(tmp_path: Path) -> None:
     tiers = {
-        name: SimpleNamespace(claim=SimpleNamespace(price_per_gb=price))
-        for name, price in {"dram": 5.0, "ssd": None}.items()
+        name: SimpleNamespace(
+            claim=SimpleNamespace(price_per_gb=price, nodes=nodes), facts=SimpleNamespace(kind=kind)
+        )
+        for name, price, kind, nodes in (("dram", 5.0, "numa", (0, 1)), ("ssd", None, "block", ()))
     }
     env: Any = SimpleNamespace(**vars(ENVIRONMENT), tiers=tiers, argv=())
     run = Run(SPEC, env, ATTEMPT, [])
     with run.storing(Store(tmp_path)):
         manifest = run._manifest(Program("postgres", "18", "", ""))
     assert (list(manifest.tiers), manifest.prices_per_gb) == ([], {"dram": 5.0})
+    assert manifest.memory_nodes == {"dram": (0, 1)}
 
 
 class FakeClocks:

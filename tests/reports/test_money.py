@@ -8,6 +8,7 @@ from narrowed import present
 from report_runs import Case, driven, interleaved, metric, report, write
 
 from harness.errors import UsageError
+from harness.store.documents import write_json_atomically
 from harness.store.runs import StoredRun
 from reports.money import Money, MoneyRow, PricedDevice, PriceList, capacity, money
 from reports.report import Report
@@ -148,6 +149,62 @@ def test_where_an_arm_places_memory_the_others_pay_for_their_dram(tmp_path: Path
                 *tpcc(tmp_path / "b", "data=ssd,memory=cxl", 9_000, **changes)]  # fmt: skip
     base, _ = rows(recorded, None)
     assert base.price and base.price.median == pytest.approx(40 + limit_gb * 5)
+
+
+def of_memory(root: Path, label: str, memory: str, gib: int, per_minute: float) -> list[StoredRun]:
+    """Runs of an arm with its memory and a limit of its own."""
+    limit = {"memory_limit_bytes": gib << 30}
+    (arm,) = interleaved(
+        root,
+        lambda _, k: [metric("new_orders_per_minute", per_minute * (1 + k / 100), "higher")],
+        6,
+        [f"data=ssd,memory={memory}"],
+        label=label,
+        memory_bytes=gib << 30,
+        spec_changes=driven("tpcc", **USERS) | limit,
+        run_changes={"part_bytes": SIZES},
+        manifest_changes={
+            "memory_cap": {"method": "cgroup-v2", "limit_bytes": gib << 30},
+            "memory_nodes": {"dram": [0, 1], "cxl": [2]},
+        },
+    )
+    return list(arm)
+
+
+def test_up_to_which_price_more_slower_memory_pays(tmp_path: Path) -> None:
+    """DRAM alone at its own size against as much DRAM and a third more of CXL memory."""
+    runs = [
+        *of_memory(tmp_path, "dram", "dram", 12, 10_000),
+        *of_memory(tmp_path, "both", "weighted:dram=3,cxl=1", 16, 13_000),
+    ]
+    (table,) = present(money(panels(runs, "arm", "dram"), prices(ssd=0.4, dram=5.0))).tables
+    base, both = table.rows
+    dram_gb, cxl_gb = (12 << 30) / GB, (4 << 30) / GB
+    assert [(share.tier, share.gb) for share in both.shares] == [
+        ("ssd", 100), ("dram", dram_gb), ("cxl", cxl_gb)]  # fmt: skip
+    assert present(base.price).median == pytest.approx(40 + 5 * dram_gb)
+    # A price of 40 + 5 · 12.88 = 104.42 buys 10,000; 13,000 may cost 135.75, of which 104.42 are
+    # for what is as before: 31.33 remain for 4.29 GB.
+    even = present(both.break_even)
+    assert (even.tier, even.value) == ("cxl", pytest.approx(0.3 * (40 + 5 * dram_gb) / cxl_gb))
+
+
+def test_without_weights_memory_is_bought_where_its_pages_were(tmp_path: Path) -> None:
+    run, *_ = of_memory(tmp_path, "tiered", "tiered:dram,cxl", 16, 13_000)
+    assert capacity(run).problem  # nothing says where they were
+    pages = {"anonymous_bytes": {"0": 2, "1": 4, "2": 1}, "shared_bytes": {"2": 1}}
+    (run.directory / "artifacts").mkdir()
+    first = {"anonymous_bytes": {"2": 8}, "shared_bytes": {}}
+    document = {"samples": [], "engine_memory": [first, pages]}
+    write_json_atomically(run.directory / "artifacts" / "monitor-vm.json", document)
+    shares = capacity(StoredRun(run.directory)).shares
+    assert [(share.tier, share.gb) for share in shares[1:]] == [
+        ("dram", pytest.approx(0.75 * (16 << 30) / GB)),
+        ("cxl", pytest.approx(0.25 * (16 << 30) / GB)),
+    ]
+    pages["shared_bytes"] = {"3": 1}  # a node that is no tier
+    write_json_atomically(run.directory / "artifacts" / "monitor-vm.json", document)
+    assert capacity(StoredRun(run.directory)).problem
 
 
 def test_in_memory_mode_unplaced_memory_has_no_price(tmp_path: Path) -> None:

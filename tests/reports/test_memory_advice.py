@@ -1,0 +1,61 @@
+"""``harness advise --to memory=cxl``: DRAM at its own size against more memory, slower in part."""
+
+from pathlib import Path
+
+import pytest
+from report_runs import driven, interleaved, metric
+
+from harness.store.runs import StoredRun
+from reports.advice import PlannedArm, answers, trials_of
+
+GIB, GB = 1 << 30, 10**9
+PRICES = {"dram": 5.0, "ssd": 0.4}
+ARMS = {
+    "data=ssd,memory=dram": ("dram", 12, 10_000),
+    "data=ssd,memory=weighted:dram=3,cxl=1": ("weighted", 16, 13_000),
+    "data=ssd,memory=preferred:dram": ("preferred", 16, 9_000),
+}
+
+
+def runs_of(root: Path, placement: str) -> list[StoredRun]:
+    label, gib, per_minute = ARMS[placement]
+    limit = {"memory_limit_bytes": gib * GIB}
+    (runs,) = interleaved(
+        root,
+        lambda _, k: [metric("new_orders_per_minute", per_minute * (1 + k / 100), "higher")],
+        8,
+        [placement],
+        label=label,
+        memory_bytes=gib * GIB,
+        spec_changes=driven("tpcc", warehouses=10, users=8, duration="3m") | limit,
+        run_changes={"part_bytes": {"data": 90 * GB, "wal": 10 * GB, "temp": 0, "index": 0}},
+        manifest_changes={
+            "memory_cap": {"method": "cgroup-v2", "limit_bytes": gib * GIB},
+            "prices_per_gb": PRICES,
+        },
+    )
+    return list(runs)
+
+
+def arms(root: Path) -> list[PlannedArm]:
+    tiers = {place: (("memory",), f"{gib} GiB {label}") for place, (label, gib, _) in ARMS.items()}
+    return trials_of([run for place in ARMS for run in runs_of(root, place)], tiers)
+
+
+def test_more_slower_memory_pays_up_to_a_price(tmp_path: Path) -> None:
+    today, *trials = arms(tmp_path)
+    first, second = answers(today, trials, [])
+    assert first.group.verdict == "faster"
+    estimate = first.group.deciding and first.group.deciding.estimate
+    assert estimate and estimate.value == pytest.approx(1.3)
+    assert (first.group.a.name, first.group.b.name) == ("dram", "weighted")
+    price = 0.3 * (40 + 5 * 12 * GIB / GB) / (4 * GIB / GB)
+    assert f"{price:.3g}" in first.sentence and "GB of cxl" in first.sentence
+    assert second.group.verdict == "slower"
+
+
+def test_memory_that_gains_nothing_stays_where_it_is(tmp_path: Path) -> None:
+    today, _, preferred = arms(tmp_path)
+    (answer,) = answers(today, [preferred], [])
+    assert answer.group.verdict == "slower"
+    assert answer.to_json()["b"] == "preferred"
