@@ -227,10 +227,11 @@ def money_section(money: Money) -> Section:
     about = Paragraph(
         f"Prices: {money.source}, {money.currency} for a GB (10⁹ bytes). An arm costs what the "
         "files of its parts use of each tier at the end of the run, times that tier's price; a "
-        "memory part counts as its limit, of several tiers in proportion; where an arm places memory, that of the others is DRAM "
-        "at the price of the tier dram. Files removed before the end, such as spills, memory that "
-        "no arm places and processors are not in it. The break-even price is that of a GB of the "
-        "tier that only the compared arm uses, at which both arms give the same for their price."
+        "memory part counts as its limit, of several tiers in proportion; where an arm places "
+        "memory, that of the others is DRAM at the price of the tier dram. Files removed before "
+        "the end, such as spills, memory that no arm places and processors are not in it. The "
+        "break-even price is that of a GB of the tier that only the compared arm uses, at which "
+        "both arms give the same for their price."
     )
     tables: list[Block] = [_shown(table, money.currency) for table in money.tables]
     return Section("Price-performance", [about, *tables], "money")

@@ -159,11 +159,11 @@ def advise(parameters: type[Parameters], options: AdviseOptions) -> None:
 
 def _memory_trials(options: AdviseOptions, tiers: Mapping[str, Tier]) -> _Trials:
     """Return the arms of ``--to memory=cxl``."""
-    if len(options.to or ()) > 1:
-        context = f"--to is given {len(options.to or ())} times"
+    to, *more = list(options.to or ())
+    if more:
+        context = f"--to is given {1 + len(more)} times"
         raise UsageError("advise --to memory=TIER", context, "give it alone")
     _check_from(options, tiers)
-    (to,) = options.to or ()
     slower = to.removeprefix(MEMORY)
     question = memory_arms(options.from_, slower, options.memory_limit, tiers)
     today, *others = question.arms
