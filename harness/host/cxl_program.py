@@ -27,13 +27,11 @@ _REFERENCES = ("mappings", "targets")
 @dataclass(frozen=True)
 class CxlListing:
     """``faults``: of a device's health, by device. ``states``: of regions' decoding, by region
-    (``commit``: the region is in use). ``decoders``: names, those of ports and endpoints included.
-    ``problem``: why there is no listing.
+    (``commit``: the region is in use). ``problem``: why there is no listing.
     """
 
     faults: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     states: Mapping[str, str] = field(default_factory=dict)
-    decoders: tuple[str, ...] = ()
     problem: str = ""
 
 
@@ -59,15 +57,14 @@ def parse_cxl_list(text: str) -> CxlListing:
     document = jsonfile.parse(text) if text.strip() else []
     faults: dict[str, tuple[str, ...]] = {}
     states: dict[str, str] = {}
-    decoders = []
     for entry in _objects(document):
         if isinstance(name := entry.get("memdev"), str):
             faults[name] = _faults(entry)
+        elif "decoder" in entry:  # that of a port names its region, too
+            continue
         elif isinstance(name := entry.get("region"), str):
             states[name] = str(entry.get("decode_state") or entry.get("state") or "unknown")
-        elif isinstance(name := entry.get("decoder"), str):
-            decoders.append(name)
-    return CxlListing(faults, states, tuple(sorted(decoders)))
+    return CxlListing(faults, states)
 
 
 def _objects(document: Any) -> Iterator[dict[str, Any]]:

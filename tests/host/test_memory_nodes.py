@@ -196,7 +196,8 @@ def test_every_form_of_a_listing_is_read(printed, devices, regions):
 
 
 def test_health_and_states_are_those_of_the_listing() -> None:
-    listing = parse_cxl_list(json.dumps([MEMORY, FAILING, REGION]))
+    decoders = {"port decoders": [{"decoder": "decoder1.0", "region": "region0"}]}
+    listing = parse_cxl_list(json.dumps([MEMORY, FAILING, REGION, decoders]))
     assert listing.faults == {
         "mem0": (),
         "mem1": ("media_data_lost", "ext_temperature critical", "disabled"),
