@@ -115,13 +115,32 @@ static uint64_t serve(const struct device *device, struct state *state, uint64_t
   }
 }
 
+// For how long a request takes the device from all others. Many small ones move less than a large one.
+static uint64_t occupied(const struct device *device, uint64_t bytes, bool writes) {
+  const struct service *service = &device->service[writes ? WRITE : READ];
+  double each = (double)device->ps_per_byte[writes] / 1000.0;
+  size_t last = service->points < MODEL_POINTS ? service->points : MODEL_POINTS, upper = 0;
+  if (last == 0 || service->occupied_ns[--last] == 0) {
+    return (uint64_t)((double)bytes * each);
+  }
+  while (upper < last && service->bytes[upper] < bytes) {
+    upper++;
+  }
+  double size = (double)service->bytes[upper], ns = (double)service->occupied_ns[upper];
+  if (bytes >= service->bytes[upper]) {
+    return (uint64_t)(ns + ((double)bytes - size) * each);
+  }
+  double low = upper == 0 ? 0 : (double)service->bytes[upper - 1];
+  double low_ns = upper == 0 ? 0 : (double)service->occupied_ns[upper - 1];
+  return (uint64_t)(low_ns + (ns - low_ns) * ((double)bytes - low) / (size - low));
+}
+
 static uint64_t transfer(const struct device *device, struct state *state, uint64_t start,
-                         uint64_t bytes, bool writes) {
+                         uint64_t ns, bool writes) {
   uint64_t each = device->ps_per_byte[writes], end;
-  if (each == 0 || bytes == 0) {
+  if (ns == 0) {
     return start;
   }
-  uint64_t ns = (uint64_t)((double)bytes * (double)each / 1000.0);
   uint64_t burst_ns = (uint64_t)((double)device->burst_bytes[writes] * (double)each / 1000.0);
   start -= burst_ns < start ? burst_ns : start;
   uint64_t *busy_until = &state->transferred_at[writes];
@@ -149,9 +168,9 @@ static void program(const struct device *device, struct state *state, uint64_t w
 }
 
 static uint64_t turn(const struct device *device, struct state *state, uint64_t start,
-                     uint64_t service_ns, uint64_t bytes, bool writes) {
+                     uint64_t service_ns, uint64_t transfer_ns, uint64_t bytes, bool writes) {
   uint64_t served = serve(device, state, start, service_ns);
-  uint64_t end = later(served, transfer(device, state, start, bytes, writes));
+  uint64_t end = later(served, transfer(device, state, start, transfer_ns, writes));
   if (writes && device->program_bytes != 0) {
     program(device, state, end, bytes);
   }
@@ -169,7 +188,7 @@ static uint64_t request(struct thread *thread, unsigned number, unsigned operati
   uint64_t service_ns = draw(thread, &device->service[operation], bytes,
                              bursts ? 0 : device->ps_per_byte[writes]);
   service_ns += operation == READ ? longer_at_depth(device, state, start) : 0;
-  uint64_t transfer_ns = (uint64_t)((double)bytes * (double)device->ps_per_byte[writes] / 1000.0);
+  uint64_t transfer_ns = occupied(device, bytes, writes);
   uint64_t turns = (bytes + TURN_BYTES - 1) / TURN_BYTES;
   if (turns > later(service_ns, transfer_ns) / SHORTEST_TURN_NS) {
     turns = later(service_ns, transfer_ns) / SHORTEST_TURN_NS;
@@ -183,7 +202,7 @@ static uint64_t request(struct thread *thread, unsigned number, unsigned operati
     if (i != 0) {
       sleep_until(end);
     }
-    end = turn(device, state, end, service_ns / turns, part, writes);
+    end = turn(device, state, end, service_ns / turns, transfer_ns / turns, part, writes);
   }
   return writes && operation != WRITE
              ? later(end, __atomic_load_n(&state->programmed_at, __ATOMIC_RELAXED))

@@ -15,7 +15,7 @@
 #include <stdint.h>
 
 #define PAGE_MAGIC 0x31435254424f4954ULL // "TIOBTRC1"
-#define PAGE_VERSION 13
+#define PAGE_VERSION 14
 #define PAGE_SLOTS 1024
 #define PAGE_NAME 16
 
@@ -73,6 +73,9 @@ struct durations {
 struct service {
   uint64_t points; // 0: no call of this operation waits
   uint64_t bytes[MODEL_POINTS];
+  // For which a request takes the device from all others, of which it serves several at once; 0 of all
+  // sizes: for what its bytes take of the bandwidth.
+  uint64_t occupied_ns[MODEL_POINTS];
   struct durations ns[MODEL_POINTS];
 };
 
@@ -129,8 +132,8 @@ struct models {
   uint64_t chunks_used;
   uint64_t chunks_lost; // pages that found no chunk: they are never resident
 };
-_Static_assert(sizeof(struct service) == 2184, "the writer knows this layout");
-_Static_assert(sizeof(struct device) == 31 * 8 + 4 * 2184, "the writer knows this layout");
+_Static_assert(sizeof(struct service) == 2248, "the writer knows this layout");
+_Static_assert(sizeof(struct device) == 31 * 8 + 4 * 2248, "the writer knows this layout");
 _Static_assert(sizeof(struct models) <= MODEL_BYTES, "models fit");
 
 // 512 pages of 4 KiB of one file, which is known by a hash of its device and inode.

@@ -11,14 +11,17 @@
 
 #define STREAMS 65536
 #define WINDOWS 2
-// Linux splits a window into requests; a reader waits for the one that has its page.
-#define REQUEST_PAGES 128
+// Linux splits a window into requests; a reader waits for the one that has its page. A request has at
+// most so many folios (128 to 256, by the driver), and 4 MiB (BLK_DEF_MAX_SECTORS_CAP).
+#define REQUEST_FOLIOS 128
+#define MOST_REQUEST_PAGES 1024
 #define MOST_WINDOWS 1024 // of one read
 #define LARGEST_FOLIO 9   // 2 MiB, as a power of two of pages
 
 struct window {
   uint64_t start, end; // pages
   uint64_t first_ns, last_ns; // when its first and its last request are done
+  uint64_t request_pages;
 };
 
 // Races of threads that share a descriptor are harmless, as in Linux.
@@ -68,9 +71,10 @@ static uint64_t fetch(struct thread *thread, struct stream *stream, const struct
   uint64_t missing = cache_fill(&range) / CACHE_PAGE;
   uint64_t folios = (missing + (1ULL << order) - 1) >> order;
   now += folios * models_of_page()->devices[file->device].fill_ns;
-  struct window window = {start, end, now, now};
-  for (uint64_t requested = 0; requested < missing; requested += REQUEST_PAGES) {
-    uint64_t bytes = least(REQUEST_PAGES, missing - requested) * CACHE_PAGE;
+  uint64_t most = least((uint64_t)REQUEST_FOLIOS << order, MOST_REQUEST_PAGES);
+  struct window window = {start, end, now, now, most};
+  for (uint64_t requested = 0; requested < missing; requested += most) {
+    uint64_t bytes = least(most, missing - requested) * CACHE_PAGE;
     window.last_ns = later(window.last_ns, device_read(thread, file->device, bytes, now));
     window.first_ns = requested == 0 ? window.last_ns : window.first_ns;
   }
@@ -87,8 +91,8 @@ static uint64_t arrived(const struct stream *stream, uint64_t from, uint64_t to)
       continue;
     }
     uint64_t page = least(to, window->end) - 1 - window->start;
-    uint64_t requests = (window->end - window->start - 1) / REQUEST_PAGES;
-    uint64_t share = requests == 0 ? 0 : page / REQUEST_PAGES;
+    uint64_t requests = (window->end - window->start - 1) / window->request_pages;
+    uint64_t share = requests == 0 ? 0 : page / window->request_pages;
     uint64_t span = window->last_ns - window->first_ns;
     result = later(result, window->first_ns + (requests == 0 ? 0 : span * share / requests));
   }

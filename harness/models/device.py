@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 import struct
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -60,11 +60,16 @@ _NEEDS: Mapping[str, tuple[str, ...]] = {
 
 @dataclass(frozen=True)
 class Point:
-    """Durations of requests of one size; ``source``: where the figures are from."""
+    """Durations of requests of one size.
+
+    ``rate``: bytes per second of such requests, all together; 0: not stated. ``source``: where the
+    figures are from.
+    """
 
     size_bytes: int
     durations: Durations
     source: str = ""
+    rate: int = 0
 
 
 @dataclass(frozen=True)
@@ -163,7 +168,7 @@ class DeviceModel:
                 "readahead": self.readahead_bytes,
                 "points": {
                     name: [
-                        [p.size_bytes, list(p.durations.quantiles), list(p.durations.means)]
+                        [p.size_bytes, p.rate, [*p.durations.quantiles], [*p.durations.means]]
                         for p in points
                     ]
                     for name, points in self.points.items()
@@ -299,7 +304,7 @@ def _points(
 ) -> Iterator[Point]:
     for size, figures in sizes.items():
         try:
-            durations = _durations(figures)
+            durations, rate = _durations(figures), _rate(figures)
         except ValueError as error:
             hint = "write three quantiles such as p50: 90us, or a mean: 90us, or both"
             raise UsageError(document.at((operation, size)), str(error), hint) from error
@@ -307,7 +312,7 @@ def _points(
             raise UsageError(
                 document.at((operation, size)), f"{error.problem}: {error.context}", error.hint
             ) from error
-        yield Point(parse_size(size), durations, str(figures.get("source", "")))
+        yield Point(parse_size(size), durations, str(figures.get("source", "")), rate)
 
 
 def _durations(figures: Mapping[str, Any]) -> Durations:
@@ -329,6 +334,15 @@ def _durations(figures: Mapping[str, Any]) -> Durations:
         raise ValueError("means that are not those between the quantiles of `harness model make`")
     quantiles = tuple(ns for _, ns in sorted(stated.items()))
     return Durations(quantiles, tuple(parse_duration_ns(text) for text in figures["means"]))
+
+
+def _rate(figures: Mapping[str, Any]) -> int:
+    text = figures.get("rate")
+    if text is None:
+        return 0
+    if not str(text).endswith("/s"):
+        raise UsageError("rate", f"{text!r} is not bytes per second", "write it as 550MB/s")
+    return parse_size(text.removesuffix("/s"))
 
 
 _ONE = 1 << 32
@@ -394,7 +408,10 @@ def _device(model: DeviceModel, cache: PageCache) -> bytes:
         0,
         *(model.depth_longer_ns or (0,)),
         *beyond,
-    ) + b"".join(_service(model.points.get(operation, ())) for operation in SERVICES)
+    ) + b"".join(
+        _service(model.points.get(operation, ()), model.bandwidth.get(operation, 0))
+        for operation in SERVICES
+    )
 
 
 def _ps_per_byte(model: DeviceModel, direction: str) -> int:
@@ -402,11 +419,31 @@ def _ps_per_byte(model: DeviceModel, direction: str) -> int:
     return round(_PS_PER_S / rate) if rate else 0
 
 
-def _service(points: tuple[Point, ...]) -> bytes:
+def _service(points: tuple[Point, ...], bandwidth: int) -> bytes:
     chosen = points[:MOST_SIZES]
-    unused = MOST_SIZES - len(chosen)
-    numbers = [len(chosen), *(point.size_bytes for point in chosen), *[0] * unused]
+    unused = [0] * (MOST_SIZES - len(chosen))
+    numbers = [len(chosen), *(point.size_bytes for point in chosen), *unused]
+    numbers += [*_occupied_ns(chosen, bandwidth), *unused]
     for point in chosen:
         numbers += [*point.durations.quantiles, *point.durations.means]
-    numbers += [0] * (unused * (2 * len(PROBABILITIES) - 1))
+    numbers += unused * (2 * len(PROBABILITIES) - 1)
     return struct.pack(f"<{len(numbers)}Q", *numbers)
+
+
+def _occupied_ns(points: Sequence[Point], bandwidth: int) -> list[int]:
+    """Return for how long a request of each size takes the device from all others.
+
+    Linear between the sizes whose rate is stated, and by the bandwidth beyond the largest of them;
+    zeros where none is stated: all sizes move the bandwidth.
+    """
+    occupied_s = {point.size_bytes: point.size_bytes / point.rate for point in points if point.rate}
+    if not occupied_s:
+        return [0] * len(points)
+    sizes = [point.size_bytes for point in points]
+    largest = max(occupied_s)
+    for size_bytes in sizes:
+        if bandwidth and size_bytes > largest:
+            occupied_s[size_bytes] = occupied_s[largest] + (size_bytes - largest) / bandwidth
+    occupied_s = {0: 0.0, **occupied_s}
+    seconds = np.interp(sizes, list(occupied_s), list(occupied_s.values()))
+    return [round(s * 1e9) for s in seconds]

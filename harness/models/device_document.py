@@ -18,11 +18,13 @@ _Operation = Literal["read", "write", "sync"]
 _Direction = Literal["read", "write"]
 _Text = Annotated[str, Meta(min_length=1)]
 #: Three or more quantiles (p50, p99, p99.999), a mean, or both, and where they are from; ``means``
-#: are between each two quantiles, as `harness model make` writes them.
+#: are between each two quantiles, as `harness model make` writes them; ``rate`` is that of all
+#: requests of the size together.
 _Figures = Annotated[
     Mapping[
         Annotated[
-            str, whole("p[0-9]+([.][0-9]+)?|mean|means|source", "p50, p99.9, mean or source")
+            str,
+            whole("p[0-9]+([.][0-9]+)?|mean|means|rate|source", "p50, p99.9, mean, rate or source"),
         ],
         str | tuple[_Duration, ...],
     ],

@@ -87,7 +87,8 @@ def model_of(run: StoredRun, name: str) -> DeviceModel:
         for way, rate in bandwidth.items()
     }
     points = {
-        operation: tuple(_points(run, operation, bandwidth, bursts)) for operation in MEASURED
+        operation: tuple(_points(run, operation, bandwidth, bursts, not in_memory))
+        for operation in MEASURED
     }
     device = facts.device_model or facts.device or facts.filesystem
     return DeviceModel(
@@ -128,7 +129,11 @@ def durations_of(run: StoredRun, operation: str) -> dict[int, hdr.Histogram]:
 
 
 def _points(
-    run: StoredRun, operation: str, bandwidth: Mapping[str, int], bursts: Mapping[str, int]
+    run: StoredRun,
+    operation: str,
+    bandwidth: Mapping[str, int],
+    bursts: Mapping[str, int],
+    queues: bool,
 ) -> Iterator[Point]:
     direction = "read" if operation == "read" else "write"
     for size_bytes, histogram in durations_of(run, operation).items():
@@ -137,7 +142,9 @@ def _points(
         if bursts[direction] and histogram.mean * _LIMITED_SHARE <= transfer_ns:
             limit_ns = max(transfer_ns / 2, _WAITED * histogram.percentile(50))
         if durations := _without_limit(histogram, limit_ns):
-            yield Point(size_bytes, durations)
+            limited = queues and not bursts[direction]
+            rate = _rate(run.result.metrics, operation, size_bytes) if limited else 0
+            yield Point(size_bytes, durations, rate=rate)
 
 
 def _without_limit(histogram: hdr.Histogram, limit_ns: float | None) -> Durations | None:
@@ -164,6 +171,19 @@ def _largest(metrics: Sequence[Metric], name: str, measurements: tuple[str, ...]
 def _bandwidth(metrics: Sequence[Metric], measurements: tuple[str, ...]) -> int:
     """Return the highest rate in whole MB/s, as the model's file has it."""
     return round(_largest(metrics, "bandwidth_bytes_per_second", measurements) / 1e6) * 10**6
+
+
+def _rate(metrics: Sequence[Metric], operation: str, size_bytes: int) -> int:
+    """Return what several requests of a size move together; 0 where it was not measured."""
+    if operation == "read" and size_bytes == _PAGE_BYTES:
+        return round(max(_rates(metrics).values()) * size_bytes * 1e9)
+    samples = [
+        sample
+        for metric in _of(metrics, "bandwidth_bytes_per_second", f"bulk_{operation}")
+        if metric.labels.get("access_size_bytes") == size_bytes
+        for sample in metric.samples or ()
+    ]
+    return round(median(samples)) if samples else 0
 
 
 def _burst_bytes(by_size: Mapping[int, hdr.Histogram], rate: int) -> int:
@@ -234,17 +254,24 @@ def _depths(metrics: Sequence[Metric]) -> tuple[int, tuple[int, ...]]:
 
     Requests are served at once as long as one more raises the rate.
     """
-    means_ns = {
-        int(metric.labels["threads"]): hdr.decode(metric.hdr or "").mean
-        for metric in _of(metrics, "operation_duration_ns", "parallel")
-    }
-    rates = {threads: threads / mean_ns for threads, mean_ns in sorted(means_ns.items())}
+    rates = _rates(metrics)
+    means_ns = {threads: threads / rate for threads, rate in rates.items()}
     enough = _OF_HIGHEST_RATE * max(rates.values())
     parallel = next(threads for threads, rate in rates.items() if rate >= enough)
     alone_ns = means_ns[min(means_ns)]
     return parallel, tuple(
         max(0, round(means_ns[threads] - alone_ns)) for threads in rates if 1 < threads <= parallel
     )
+
+
+def _rates(metrics: Sequence[Metric]) -> dict[int, float]:
+    """Return the reads of 4 KiB in a nanosecond by the number of threads that make them."""
+    rates = {
+        int(metric.labels["threads"]): int(metric.labels["threads"])
+        / hdr.decode(metric.hdr or "").mean
+        for metric in _of(metrics, "operation_duration_ns", "parallel")
+    }
+    return dict(sorted(rates.items()))
 
 
 def as_yaml(model: DeviceModel) -> str:
@@ -279,6 +306,8 @@ def _durations(point: Point) -> Iterator[tuple[str, str | list[str]]]:
     for percent, duration_ns in zip(PROBABILITIES, point.durations.quantiles, strict=True):
         yield f"p{percent:g}", _microseconds(duration_ns)
     yield "means", [_microseconds(mean_ns) for mean_ns in point.durations.means]
+    if point.rate:
+        yield "rate", f"{point.rate / 1e6:.0f}MB/s"
 
 
 def _microseconds(duration_ns: int) -> str:

@@ -237,9 +237,10 @@ static bool prepare(struct mb_job *job, struct tb_error *error)
     if (fdatasync(job->target->fd) != 0) /* what other jobs wrote is not written in this one */
         return tb_fail(error, "writing the file: %s", strerror(errno));
     mb_timer_overhead_measure(&file->overhead, MB_SSE2, nothing);
-    if (!direct)
-        return file->appends || file->cold || fill_page_cache(job, error);
-    /* Each write past the page cache would first take its pages out of it. */
+    if (!direct && !file->cold)
+        return file->appends || fill_page_cache(job, error);
+    /* Each write past the page cache would first take its pages out of it. Folios that are larger
+     * than what a cold read reads could not be evicted before it. */
     posix_fadvise(job->target->fd, (off_t)job->offset_bytes, (off_t)job->range_bytes,
                   POSIX_FADV_DONTNEED);
     return true;

@@ -146,6 +146,19 @@ def test_bandwidth_limits_what_all_requests_move(trace, run):
     assert due.percentile(25) == pytest.approx(10_000_000, rel=0.01)
 
 
+@pytest.mark.parametrize(
+    ("size", "due_ms"), [(64 << 10, 2), (128 << 10, 4), (192 << 10, 4.64), (256 << 10, 5.28)]
+)
+def test_the_rate_of_a_size_limits_what_its_requests_move(trace, run, size, due_ms):
+    """128 KiB take 4 ms of the device, and each 64 KiB beyond them 0.64 ms."""
+    sizes = {128 << 10: 32_768_000, 256 << 10: 0}
+    points = {"read": tuple(Point(n, durations.constant(1000), rate=r) for n, r in sizes.items())}
+    use(trace, DeviceModel("disk", "", "published", False, 64, points, {"read": 102_400_000}))
+    run(STORED + f"for _ in range(4): os.pread(fd, {size}, 0)")
+    due = trace.page.read().histogram(DATA_READ, "due")
+    assert due.percentile(25) == pytest.approx(due_ms * 1e6, rel=0.02)
+
+
 def test_a_small_sync_does_not_wait_for_the_whole_of_a_large_one(trace, run):
     """256 MiB take 128 ms of a device of 2 GB/s: small syncs have their turns in between."""
     points = {"sync": (Point(8192, durations.constant(30_000)),)} | constant(read=1, write=1)

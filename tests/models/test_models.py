@@ -77,6 +77,7 @@ def written(folder: Path, text: str) -> Path:
         ("{mean: 20us}", "{mean: 20}", 11),
         ("basis: measured", "basis: guessed", 5),
         ("1GB/s", "1G/s", 9),
+        ("{mean: 20us}", "{mean: 20us, rate: 5MB}", 11),
         ("burst: {read: 20MB}", "burst: {write: 20MB}\nwrite_buffer: " + BUFFER, 14),
         ("\nread:", "\nreads:", 10),
     ],

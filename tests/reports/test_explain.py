@@ -157,7 +157,17 @@ def test_a_model_keeps_the_kernel_s_time_of_small_requests(tmp_path):
     path.write_text(as_yaml(made))
     of_calls = load_model(path).processor_ns
     # The write before a sync is a call of its own.
+    # The write before a sync is a call of its own.
     assert of_calls == {"read": 25_000, "write": 25_000, "sync": pytest.approx(20_000, rel=0.01)}
+
+
+def test_a_model_keeps_what_requests_of_a_size_move_together(tmp_path):
+    labels: dict[str, Any] = {"measurement": "bulk_read", "access_size_bytes": 16384}
+    bulk = metric("bandwidth_bytes_per_second", [3e8, 2e8, 4e8], "higher", **labels)
+    path = tmp_path / "made.yml"
+    path.write_text(as_yaml(model_of(device_suite(tmp_path, "ssd", 100, bulk), "made")))
+    rates = [point.rate for point in load_model(path).points["read"]]
+    assert rates == [41_000_000, 300_000_000]
 
 
 def test_a_model_keeps_what_work_before_a_call_adds(tmp_path):
