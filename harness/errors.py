@@ -53,6 +53,10 @@ class UsageError(HarnessError):
     exit_code = 2
 
 
+class HostLacksError(UsageError):
+    """Needs a tier, processors or memory that this host does not have."""
+
+
 class RunFailed(HarnessError):
     """Failed under way (server died, disk full, wrong answer …): exit code 1."""
 

@@ -97,32 +97,49 @@ MB_ALWAYS_INLINE uint64_t *mb_log_size_field(const struct mb_log *log, uint64_t 
     return (uint64_t *)(void *)(log->base + field * MB_LINE);
 }
 
-/* False where the entry does not fit; the log is as it was. bytes: whole words, more than 0. */
-MB_ALWAYS_INLINE bool mb_log_append(struct mb_log *log, const struct mb_medium *medium,
-                             const void *payload, size_t bytes)
+/*
+ * Group commit: several entries of the same size share their barriers, and are durable when it
+ * returns. False where they do not fit; the log is as it was. bytes: whole words, more than 0.
+ */
+MB_ALWAYS_INLINE bool mb_log_append_group(struct mb_log *log, const struct mb_medium *medium,
+                                   const void *const *payloads, size_t count, size_t bytes)
 {
     struct mb_log_shape shape = mb_log_shape(log->kind, log->padded, bytes);
-    if (log->tail + shape.stride > log->bytes - MB_LOG_AREA)
+    if (log->tail + count * shape.stride > log->bytes - MB_LOG_AREA)
         return false;
-    char *entry = log->base + MB_LOG_AREA + log->tail;
-    struct mb_log_entry head = {log->number + 1, bytes};
-    medium->write(entry, &head, sizeof head);
-    if (log->kind == MB_LOG_ZERO) {
-        uint64_t bits = mb_set_bits(&head, sizeof head) + mb_set_bits(payload, bytes);
-        mb_write_word(medium, (uint64_t *)(void *)(entry + sizeof head), bits);
+    char *entries = log->base + MB_LOG_AREA + log->tail;
+    for (size_t i = 0; i < count; i++) {
+        char *entry = entries + i * shape.stride;
+        struct mb_log_entry head = {log->number + 1 + i, bytes};
+        medium->write(entry, &head, sizeof head);
+        if (log->kind == MB_LOG_ZERO) {
+            uint64_t bits = mb_set_bits(&head, sizeof head) + mb_set_bits(payloads[i], bytes);
+            mb_write_word(medium, (uint64_t *)(void *)(entry + sizeof head), bits);
+        }
+        medium->write(entry + shape.payload, payloads[i], bytes);
+        medium->flush(entry, shape.payload + bytes);
     }
-    medium->write(entry + shape.payload, payload, bytes);
-    mb_persist(medium, entry, shape.payload + bytes);
-    log->tail += shape.stride;
-    log->number++;
+    medium->fence();
+    log->tail += count * shape.stride;
+    log->number += count;
     if (log->kind == MB_LOG_CLASSIC) {
-        uint64_t *footer = (uint64_t *)(void *)(entry + shape.footer);
-        mb_write_word(medium, footer, log->number);
-        mb_persist(medium, footer, sizeof *footer);
+        for (size_t i = 0; i < count; i++) {
+            uint64_t *footer = (uint64_t *)(void *)(entries + i * shape.stride + shape.footer);
+            mb_write_word(medium, footer, log->number - count + 1 + i);
+            medium->flush(footer, sizeof *footer);
+        }
+        medium->fence();
     } else if (log->kind != MB_LOG_ZERO) {
         uint64_t *size = mb_log_size_field(log, log->number);
         mb_write_word(medium, size, log->tail);
         mb_persist(medium, size, sizeof *size);
     }
     return true;
+}
+
+/* One entry, with barriers of its own. */
+MB_ALWAYS_INLINE bool mb_log_append(struct mb_log *log, const struct mb_medium *medium,
+                             const void *payload, size_t bytes)
+{
+    return mb_log_append_group(log, medium, &payload, 1, bytes);
 }

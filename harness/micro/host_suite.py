@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
-from harness.errors import UsageError
+from harness.errors import HostLacksError, UsageError
 from harness.micro.chains import LINE_BYTES
 from harness.micro.external_tools import WRITES_CACHED
 from harness.micro.host_capacity import HostCapacity
@@ -345,7 +345,7 @@ def _refuse_misfits(
     measured = _bounded(requested, limits)
     misfit = _too_many_threads(measured, capacity) or _too_many_bytes(measured, capacity)
     if misfit is not None:
-        raise UsageError(
+        raise HostLacksError(
             f"{misfit.measurement.origin}, {misfit.measurement.configuration}",
             misfit.context,
             _remedy(requested, capacity, limits),

@@ -200,6 +200,18 @@ KEY_TABLE: KernelKeys = {
     "entry": KeyRow(
         "bytes of an entry", "bytes", kinds=("log",), required=True, field="entry_bytes"
     ),
+    "group": KeyRow(
+        "entries that one barrier commits, of threads that share a log (0: each has one)",
+        "count from 0",
+        kinds=("log",),
+        field="group",
+    ),
+    "table": KeyRow(
+        "DRAM in which each entry's record is changed before",
+        "size",
+        kinds=("log",),
+        field="table_bytes",
+    ),
     "method": KeyRow(
         "of a page flush",
         enum=("cow", "cow_dirty", "cow_invalidate", "mulog", "hybrid"),

@@ -22,7 +22,7 @@ from typing import Any, ClassVar
 import msgspec
 
 from harness import registry
-from harness.errors import UsageError, nearest
+from harness.errors import HostLacksError, UsageError, nearest
 from harness.execution.environment import Environment, work_directory
 from harness.execution.observing import Observing, check_observers, second_execution
 from harness.execution.resolved_run import ResolvedRun, host_conditions, host_state
@@ -314,7 +314,7 @@ def _tier(name: str, env: Environment) -> Tier:
     if name in env.tiers:
         return env.tiers[name]
     names = sorted(env.tiers)
-    raise UsageError(
+    raise HostLacksError(
         f"tier {name!r}",
         f"there is no such tier{nearest(name, names)}",
         f"tiers here: {', '.join(names) or 'none'} (harness doctor); --emulate {name} lets a tmpfs "

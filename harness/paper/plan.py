@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
 from harness import registry
-from harness.errors import UsageError, unknown
+from harness.errors import HostLacksError, UsageError, unknown
 from harness.execution.environment import Environment
 from harness.execution.resolved_run import ResolvedRun
 from harness.execution.run_list import plan_steps
@@ -37,6 +37,8 @@ from reports.fidelity.page import FigureRuns
 
 #: Statuses of runs that are not run again: what could not be checked is no better the next time.
 ENOUGH = ("complete", "unknown")
+#: Begins why something is not run that a host with more tiers, processors or memory could run.
+NEEDS_HARDWARE = "needs hardware"
 #: Why cells are not run, by their figures and turns.
 LeftOut = dict[tuple[int, int], str]
 
@@ -259,7 +261,7 @@ class _Figures:
                 plan_of_run = replace(plan, runs=(spec,))
                 (step,) = plan_steps(plan_of_run, self.env, self.store, enough=ENOUGH)
         except UsageError as error:
-            return ResolvedRun(spec, None, str(error))
+            return ResolvedRun(spec, None, _why(error))
         return step
 
     # Suites ------------------------------------------------------------------------------
@@ -279,7 +281,7 @@ class _Figures:
                 part = Part(tier, step=step)
                 given |= params
             except UsageError as error:
-                part = Part(tier, str(error))
+                part = Part(tier, _why(error))
             cells.append(Cell(number, turn, entry.suite, (part,), plan, alone=True))
         documents = load_documents(find_suite(entry.suite))
         named = [
@@ -299,6 +301,14 @@ class _Figures:
             repeats=self.request.repeats,
             emulate=stand_in_names(self.request.emulate),
         )
+
+
+def _why(error: BaseException) -> str:
+    """Say why something cannot be run here; what another host could run is marked as such."""
+    cause: BaseException | None = error
+    while cause is not None and not isinstance(cause, HostLacksError):
+        cause = cause.__cause__
+    return f"{NEEDS_HARDWARE}: {error}" if cause else str(error)
 
 
 def _workload_parameters(entry: Entry) -> Collection[str]:

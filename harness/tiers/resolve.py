@@ -8,7 +8,7 @@ from itertools import zip_longest
 from pathlib import Path
 
 from harness.engine import MemoryPolicy
-from harness.errors import UsageError, nearest
+from harness.errors import HostLacksError, UsageError, nearest
 from harness.experiment.placement import DIRECTORY_PARTS, Part, Placement
 from harness.host.processors import cpu_numbers, package_of
 from harness.sequences import grouped
@@ -119,7 +119,7 @@ def _tier(placement: Placement, part: Part, name: str, tiers: Mapping[str, Tier]
             if part in DIRECTORY_PARTS
             else ""
         )
-        raise UsageError(
+        raise HostLacksError(
             problem,
             f"no such tier: {name!r}{nearest(name, names)}",
             f"tiers here: {', '.join(names) or 'none'} (harness doctor){hint}",

@@ -8,9 +8,12 @@
  *   log_append   libpmemlog appends an entry (DaMoN'19, section 3.3: the technique Header)
  *   tx_add       libpmemobj snapshots an object at random in a transaction that changes nothing
  *                (FAST'20, Figure 14: unmodified PMDK)
+ *   tx_copy_ntstore, tx_copy_clwb
+ *                the same transaction with micro-buffering in place of the snapshot: the object is
+ *                copied to DRAM at its begin and written back whole at its commit
  *   copy_ntstore, copy_clwb
  *                libpmem writes an object back whole that was copied to DRAM (the same figure:
- *                micro-buffering)
+ *                micro-buffering's writes without a transaction)
  *
  * Every thread has a pool of its own: a file in the target's directory as large as its part of the
  * range, removed as soon as it is open. Where the target is not mapped with MAP_SYNC, PMDK would
@@ -24,8 +27,9 @@
 #include <setjmp.h>
 #include <sys/types.h>
 
-enum call { LOG_APPEND, TX_ADD, COPY_NTSTORE, COPY_CLWB };
-static const char *const call_names[] = {"log_append", "tx_add", "copy_ntstore", "copy_clwb", NULL};
+enum call { LOG_APPEND, TX_ADD, TX_COPY_NTSTORE, TX_COPY_CLWB, COPY_NTSTORE, COPY_CLWB };
+static const char *const call_names[] = {"log_append",   "tx_add",       "tx_copy_ntstore",
+                                         "tx_copy_clwb", "copy_ntstore", "copy_clwb", NULL};
 
 /* As libpmemlog.h, libpmemobj.h and libpmem.h declare them. */
 struct object_id {
@@ -45,6 +49,7 @@ struct libraries {
     int (*tx_add)(const void *from, size_t bytes);
     void (*tx_commit)(void);
     int (*tx_end)(void);
+    void *(*obj_copy)(void *pool, void *to, const void *from, size_t bytes, unsigned flags);
     void (*obj_close)(void *pool);
     const char *(*obj_error)(void);
     void *(*copy)(void *to, const void *from, size_t bytes, unsigned flags);
@@ -91,6 +96,7 @@ static bool load(struct calls *calls, struct tb_error *error)
                                         {"pmemobj_tx_add_range_direct", (void **)&of->tx_add},
                                         {"pmemobj_tx_commit", (void **)&of->tx_commit},
                                         {"pmemobj_tx_end", (void **)&of->tx_end},
+                                        {"pmemobj_memcpy", (void **)&of->obj_copy},
                                         {"pmemobj_close", (void **)&of->obj_close},
                                         {"pmemobj_errormsg", (void **)&of->obj_error},
                                         {NULL, NULL}},
@@ -100,7 +106,7 @@ static bool load(struct calls *calls, struct tb_error *error)
     if (calls->call == LOG_APPEND) {
         symbols = of_log;
         calls->library = "libpmemlog.so.1";
-    } else if (calls->call == TX_ADD) {
+    } else if (calls->call < COPY_NTSTORE) {
         symbols = of_objects;
         calls->library = "libpmemobj.so.1";
     }
@@ -195,11 +201,23 @@ static bool append(struct mb_thread *thread, const struct calls *calls, struct u
     return append(thread, calls, user);
 }
 
-static bool add(struct mb_thread *thread, const struct calls *calls, struct user *user, char *object)
+static unsigned flags_of(const struct calls *calls)
+{
+    bool streams = calls->call == COPY_NTSTORE || calls->call == TX_COPY_NTSTORE;
+    return streams ? NON_TEMPORAL : TEMPORAL;
+}
+
+/* A transaction that changes nothing of the object. */
+static bool transact(struct mb_thread *thread, const struct calls *calls, struct user *user,
+                     char *object)
 {
     int failed = calls->of.tx_begin(user->pool, NULL, 0);
-    if (!failed)
+    if (!failed && calls->call == TX_ADD) {
         failed = calls->of.tx_add(object, calls->bytes);
+    } else if (!failed) {
+        memcpy(user->buffer, object, calls->bytes);
+        calls->of.obj_copy(user->pool, object, user->buffer, calls->bytes, flags_of(calls));
+    }
     if (!failed)
         calls->of.tx_commit();
     calls->of.tx_end();
@@ -211,11 +229,10 @@ static bool call(struct mb_thread *thread, const struct calls *calls, struct use
     if (calls->call == LOG_APPEND)
         return append(thread, calls, user);
     char *object = user->objects + tb_random_next(&thread->random) % user->count * calls->bytes;
-    if (calls->call == TX_ADD)
-        return add(thread, calls, user, object);
+    if (calls->call < COPY_NTSTORE)
+        return transact(thread, calls, user, object);
     memcpy(user->buffer, object, calls->bytes);
-    calls->of.copy(object, user->buffer, calls->bytes,
-                   calls->call == COPY_NTSTORE ? NON_TEMPORAL : TEMPORAL);
+    calls->of.copy(object, user->buffer, calls->bytes, flags_of(calls));
     return true;
 }
 
@@ -261,7 +278,7 @@ static void report(const struct mb_job *job, json_t *facts)
 static bool persists(const struct mb_job *job, struct mb_persist *persist)
 {
     const struct calls *calls = job->params;
-    *persist = (struct mb_persist){.non_temporal = calls->call == COPY_NTSTORE,
+    *persist = (struct mb_persist){.non_temporal = flags_of(calls) == NON_TEMPORAL,
                                    .flush = MB_CLWB, /* of what libpmem writes through caches */
                                    .fence = MB_SFENCE};
     return true;

@@ -76,7 +76,7 @@ def profiles_of(workload: str) -> list[str]:
     return [n for n, path in profiles.items() if load_yaml(path).to(Profile).workload == workload]
 
 
-@pytest.mark.parametrize("name", profiles_of("tpch")[:2])
+@pytest.mark.parametrize("name", [PAPER + "async-io", PAPER + "fig2"])
 def test_the_paper_s_profiles_plan_on_a_host_without_memory_mode(loaded, name):
     done = loaded("experiment", "run", name, "--emulate", "pmem", "--size", "0.25", "--repeats",
                   "1", "--dry-run", "--json")  # fmt: skip
@@ -278,7 +278,7 @@ def test_a_paper_is_run_once_and_its_page_has_both_numbers(loaded):
     query, loads, missing = loaded(*command).document["paper"]["figures"]
     assert (query["planned"], query["complete"], len(query["runs"])) == (3, 2, 2)
     (left_out,) = query["left_out"]
-    assert "missing-both" in left_out["what"] and "missing" in left_out["why"]
+    assert "missing-both" in left_out["what"] and left_out["why"].startswith("needs hardware")
     measured = [row["measured here"] for row in query["published"]]
     assert measured[0]["numbers"][0]["emulated"] and measured[1]["missing"] == "no-counterpart"
     assert (loads["planned"], loads["complete"]) == (2, 1)

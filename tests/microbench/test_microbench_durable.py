@@ -132,6 +132,20 @@ def test_a_restart_finds_every_entry_of_a_log(microbench, writer):
         assert (facts["flush"], facts["laps"], facts["zeroing_ns"]) == (flush, 0, 0)
 
 
+@pytest.mark.parametrize("writer", ["classic", "header", "dancing", "zero"])
+def test_a_restart_finds_every_entry_of_a_shared_log(microbench, writer):
+    """Whatever share their barriers; also where a full log begins anew under a group."""
+    log = {"kind": "log", "writer": writer, "padded": True, "entry_bytes": 64, "threads": 2,
+           "table_bytes": 65536}  # fmt: skip
+    logs = [measured({**log, "group": group, **more}, 2000)
+            for group in (1, 2) for more in ({}, {"range_bytes": 65536})]  # fmt: skip
+    for job in jobs(microbench(TARGETS, *logs)):
+        facts = job["facts"]
+        assert job["operations"] == 2000
+        assert (facts["recovered_entries"] == 2000) == (facts["laps"] == 0)
+        assert 0 < facts["recovered_entries"] <= 2000
+
+
 def test_a_full_log_begins_anew_and_that_time_is_not_the_entries(microbench):
     log = {"kind": "log", "writer": "zero", "entry_bytes": 64, "sample_every": 10}
     (job,) = jobs(microbench(TARGETS, measured({**log, "range_bytes": 65536}, 5000)))
@@ -276,7 +290,14 @@ def test_an_update_of_fast_fair_shifts_entries_as_an_insert_does(microbench):
 
 @pytest.mark.parametrize(
     ("call", "read", "written"),
-    [("log_append", 0, 64), ("tx_add", 64, 0), ("copy_ntstore", 64, 64), ("copy_clwb", 64, 64)],
+    [
+        ("log_append", 0, 64),
+        ("tx_add", 64, 0),
+        ("tx_copy_ntstore", 64, 64),
+        ("tx_copy_clwb", 64, 64),
+        ("copy_ntstore", 64, 64),
+        ("copy_clwb", 64, 64),
+    ],
 )
 def test_pmdk_is_called_on_a_pool_that_leaves_nothing(microbench, tmp_path, call, read, written):
     target = {"t0": {"kind": "file", "path": str(tmp_path), "size_bytes": 32 * MIB}}
