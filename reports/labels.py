@@ -92,7 +92,8 @@ def arm_options(run: StoredRun, other: StoredRun) -> str:
     names = [
         name
         for name in leading(differing([run_facts, other_run_facts]), [run_facts, other_run_facts])
-        if name != "arm"
+        # A placement says which tiers stand in for others.
+        if name not in ("arm", "emulate", "models")
         and dimension("arm").covers(name, run_facts.get(name), other_run_facts.get(name))
     ]
     given = {name: value for name in names if (value := run_facts.get(name)) not in (None, "null")}
