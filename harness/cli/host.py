@@ -241,7 +241,7 @@ def _error(
 def _as_options(hint: str) -> str:
     """The options of this command for those of ansible-playbook."""
     hint = _CONSENT.sub(lambda match: consent_options(parse_yaml(match[1], hint).value, None), hint)
-    return hint.replace("-e pmem_", "--set pmem_")
+    return re.sub(r"-e (pmem|cxl)_", r"--set \1_", hint)
 
 
 #: The consent to what a plan destroys, as a variable of a playbook.

@@ -47,6 +47,7 @@ _MODES = (
     Mode("devdax", "persistent memory as character devices", "setup-devdax.yml"),
     Mode("memory-mode", "Optane as main memory with DRAM as cache", "setup-memory-mode.yml"),
     Mode("system-ram", "persistent or CXL memory as a NUMA node", "setup-system-ram.yml"),
+    Mode("cxl", "CXL regions as a NUMA node or DAX devices", "setup-cxl.yml"),
     Mode("emulated", "DRAM that emulates persistent memory", "setup-emulated.yml"),
     Mode(
         "ramdisk",

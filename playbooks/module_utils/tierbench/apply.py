@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import time
 import uuid
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -17,12 +18,14 @@ from . import fstab
 from .change_builder import Step
 from .changes import daxctl_conf, host_file
 from .commands import Commands, StepFailed
+from .cxl import CXL, LIST, CxlRegion, parse_cxl, read_fabric, region_of_device
 from .desired_state import DesiredState
 from .devices import identity_on_record, udev_rules
 from .filesystems import mkfs_argv
 from .ipmctl import current_goal
+from .linux import LIVE, Kernel
 from .namespace_users import probe
-from .ndctl import Namespace
+from .ndctl import DaxDevice, Namespace, parse_daxctl
 from .record import Record, remove_durably, save_record, write_durably
 from .state import Files, State
 
@@ -39,6 +42,7 @@ class CommandRunner:
     commands: Commands
     files: Files
     made: set[str] = field(default_factory=set)
+    kernel: Kernel = LIVE
 
     @property
     def record(self) -> Record:
@@ -110,7 +114,7 @@ def _create_namespace(step: Step, runner: CommandRunner) -> None:
         runner.record.before[region] = {"labelled": there.labelled, "namespaces": []}
     theirs = step.args.get("theirs")
     runner.record.creating = None if theirs else region
-    runner.record.creating_for = None if theirs else runner.desired.mode
+    runner.record.creating_for = None if theirs else runner.desired.serves
     runner.save()
     _make_namespace(step, runner)
 
@@ -130,7 +134,7 @@ def _make_namespace(step: Step, runner: CommandRunner) -> None:
         raise StepFailed(
             step.object, f"cannot parse ndctl's output: {output!r}", "run --check"
         ) from error
-    runner.record.made(uuid, mode, step.args.get("requested_bytes"), runner.desired.mode)
+    runner.record.made(uuid, mode, step.args.get("requested_bytes"), runner.desired.serves)
     runner.made.add(uuid)
     if not runner.desired.has_filesystem:
         runner.save()
@@ -148,7 +152,7 @@ def _record_namespace(namespace: Namespace, runner: CommandRunner) -> None:
     """Record a namespace that an interrupted run created, or another user left to us, as ours."""
     if namespace.uuid and namespace.uuid not in runner.record.namespaces:
         size = runner.desired.size_bytes
-        runner.record.made(namespace.uuid, str(namespace.mode), size, runner.desired.mode)
+        runner.record.made(namespace.uuid, str(namespace.mode), size, runner.desired.serves)
 
 
 def _write_labels(step: Step, runner: CommandRunner) -> None:
@@ -181,18 +185,31 @@ def _labels(step: Step, runner: CommandRunner, *words: str) -> None:
 
 def _to_system_ram(step: Step, runner: CommandRunner) -> None:
     """Online as movable, so that it can be released; devices on no NVDIMM go on record."""
-    device = next((each for each in runner.state.dax if each.name in step.destroys), None)
-    if device is not None:
+    device = next((each for each in runner.state.dax if each.name == step.object), None)
+    region = None if device is None else _our_cxl_region(device, runner)
+    if region is not None:
+        runner.record.cxl[region]["serves"] = runner.desired.serves
+        runner.save()
+    elif device is not None and device.name in step.destroys:
         runner.record.dax[device.name] = identity_on_record(device)
         runner.save()
     runner.commands.run(["modprobe", "kmem"])  # built in on some kernels
     name = _dax_name(step, runner)
-    runner.must(step, "daxctl", "reconfigure-device", "--mode=system-ram", name)
+    zone = [] if runner.desired.movable else ["--no-movable"]
+    runner.must(step, "daxctl", "reconfigure-device", "--mode=system-ram", *zone, name)
+    _check_zone(name, runner)
     for namespace in runner.state.inventory.namespaces:
         if namespace.chardev == name and namespace.uuid:
             _record_namespace(namespace, runner)
-            runner.record.namespaces[namespace.uuid]["serves"] = runner.desired.mode
+            runner.record.namespaces[namespace.uuid]["serves"] = runner.desired.serves
             runner.save()
+
+
+def _our_cxl_region(device: DaxDevice, runner: CommandRunner) -> str | None:
+    """Identity of the CXL region of ours that a device is of."""
+    state = runner.state
+    regions = [each for each in state.fabric.regions if each.name == device.cxl_region]
+    return next((state.fabric.identity(r) for r in regions if state.is_our_region(r)), None)
 
 
 def _dax_name(step: Step, runner: CommandRunner) -> str:
@@ -206,16 +223,130 @@ def _dax_name(step: Step, runner: CommandRunner) -> str:
 
 def _release_memory(step: Step, runner: CommandRunner) -> None:
     device = _dax_name(step, runner)
-    done = runner.commands.run(["daxctl", "offline-memory", device])
-    if done.rc:
-        node = next(each.target_node for each in runner.state.dax if each.name == device)
+    before = next(each for each in runner.state.dax if each.name == device)
+    # daxctl fails where all of it is offline.
+    online = before.online_blocks or not before.total_blocks
+    done = runner.commands.run(["daxctl", "offline-memory", device]) if online else None
+    if done is not None and done.rc:
         raise StepFailed(
             device,
             f"daxctl offline-memory {device}: exit {done.rc}: {done.words[-600:]}",
-            f"stop what uses the memory of node {node} (numastat -c lists processes); unmovable"
-            " pages need a restart. Then rerun",
+            f"stop what uses the memory of node {before.target_node} (numastat -c lists processes);"
+            " unmovable pages, as in memory that the kernel put online by itself"
+            " (memhp_default_state), need a restart. Then rerun",
         )
     runner.must(step, "daxctl", "reconfigure-device", "--mode=devdax", device)
+
+
+def _online_memory(step: Step, runner: CommandRunner) -> None:
+    """daxctl-online-memory(1) fails with a warning of a race where all is online by now."""
+    done = runner.commands.run(step.args["argv"])
+    device = _device_now(step.object, runner)
+    if device is None or device.online_blocks < device.total_blocks:
+        why = f"{step.command}: exit {done.rc}: {done.words[-600:]}"
+        raise StepFailed(step.object, why, "see dmesg, then rerun")
+    _check_zone(step.object, runner)
+
+
+def _device_now(name: str, runner: CommandRunner) -> DaxDevice | None:
+    devices = parse_daxctl(runner.commands.run(["daxctl", "list", "-D"]).out)
+    return next((each for each in devices if each.name == name), None)
+
+
+def _check_zone(name: str, runner: CommandRunner) -> None:
+    """Check the zone: another agent (udev, the kernel) may have put the memory online first."""
+    device = _device_now(name, runner)
+    if device is not None and device.movable is (not runner.desired.movable):
+        raise StepFailed(
+            name,
+            "something else puts its memory online, in another zone than requested (movable is"
+            f" {device.movable})",
+            "switch that off (udev rules with memory/state, auto_online_blocks); teardown.yml, then"
+            " rerun",
+        )
+
+
+# CXL regions ---------------------------------------------------------------------
+
+_CXL_MODULES = ("cxl_mem", "cxl_pmem", "nd_pmem", "dax_pmem", "dax_cxl", "device_dax", "kmem")
+_DEVICE_TIMEOUT_S = 30.0
+#: Words of the tool, which may come with exit status 0, to what helps.
+_CXL_HINTS = {
+    "not supported yet": "install cxl 77 or later: 76.1 makes only persistent regions",
+    "failed to commit decode": "see dmesg; 'Failed to synchronize CPU cache state' in a virtual"
+    " machine: QEMU needs -cpu …,hypervisor=off",
+    "No space left on device": "another region has that capacity: cxl list -MDRTi",
+    "failed to set target": "name the devices in the order of their ports: -e cxl_memdevs=[…]",
+}
+
+
+def _create_cxl_region(step: Step, runner: CommandRunner) -> None:
+    """Believe sysfs, not the exit status: 76.1 creates no volatile region and exits with 0."""
+    identity, record = step.args["identity"], runner.record
+    before = record.cxl.get(identity)
+    entry: dict[str, str | None] = {
+        "serves": runner.desired.serves,
+        "uuid": before["uuid"] if before else None,
+        "boot": runner.state.boot_id,
+    }
+    record.cxl[identity] = entry
+    runner.save()
+    runner.commands.run(["modprobe", "-a", *_CXL_MODULES])  # some are built in
+    done = runner.commands.run(step.args["argv"])
+    region = _cxl_regions_now(runner).get(identity)
+    if region is None or not region.active:
+        if region is None:
+            del record.cxl[identity]
+            if before:
+                record.cxl[identity] = before
+            runner.save()
+        why = f"{step.command}: exit {done.rc}: {done.words[-600:]}"
+        hints = [hint for words, hint in _CXL_HINTS.items() if words in done.words]
+        raise StepFailed(step.object, f"no region: {why}", (hints or ["see dmesg, then rerun"])[0])
+    entry["uuid"] = region.uuid
+    runner.save()
+    _wait_for_device(region, runner)
+
+
+def _cxl_regions_now(runner: CommandRunner) -> dict[str, CxlRegion]:
+    """The regions by their identity."""
+    parsed = parse_cxl(runner.commands.run(LIST.split()).out)
+    fabric = read_fabric(parsed, runner.commands, runner.kernel)
+    return {fabric.identity(region): region for region in fabric.regions}
+
+
+def _wait_for_device(region: CxlRegion, runner: CommandRunner) -> None:
+    """udev loads the driver that makes the region's device."""
+    runner.commands.run(["udevadm", "settle"])
+    deadline = time.monotonic() + _DEVICE_TIMEOUT_S
+    while not _has_device(region, runner.kernel):
+        if time.monotonic() > deadline:
+            raise StepFailed(
+                region.name,
+                "it came to be without a device",
+                "modprobe dax_cxl (volatile), or cxl_pmem and nd_pmem; then rerun",
+            )
+        time.sleep(0.5)
+
+
+def _has_device(region: CxlRegion, kernel: Kernel) -> bool:
+    if region.type == "ram":
+        devices = kernel.names("/sys/bus/dax/devices")
+        return any(region_of_device(name, kernel) == region.name for name in devices)
+    nd = "/sys/bus/nd/devices"
+    starts = [kernel.read(f"{nd}/{name}/resource") for name in kernel.names(nd)]
+    return kernel.read(f"{CXL}/{region.name}/resource") in starts
+
+
+def _destroy_cxl_region(step: Step, runner: CommandRunner) -> None:
+    """``cxl`` exits with 0, too, where it has destroyed nothing."""
+    argvs = [["cxl", verb, step.object] for verb in ("disable-region", "destroy-region")]
+    words = "; ".join(f"{' '.join(argv)}: {runner.commands.run(argv).words}" for argv in argvs)
+    if step.args["identity"] in _cxl_regions_now(runner):
+        raise StepFailed(step.object, f"it is still there: {words[-600:]}", "see dmesg, then rerun")
+    if step.args["forget"]:
+        runner.record.cxl.pop(step.args["identity"], None)
+        runner.save()
 
 
 # File systems --------------------------------------------------------------------
@@ -404,6 +535,9 @@ _STEPS: dict[str, Callable[[Step, CommandRunner], None]] = {
     "zero-labels": _zero_labels,
     "to-system-ram": _to_system_ram,
     "release-memory": _release_memory,
+    "online-memory": _online_memory,
+    "create-cxl-region": _create_cxl_region,
+    "destroy-cxl-region": _destroy_cxl_region,
     "make-filesystem": _make_filesystem,
     "mount": _mount,
     "write-fstab": _write_fstab,

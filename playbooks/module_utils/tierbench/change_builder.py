@@ -83,6 +83,19 @@ class ChangeBuilder:
         for user in users:
             self.refuse(object, f"it is in use: {user}", "stop that first")
 
+    def refuse_auto_online(self, object: str) -> None:
+        """Refuse to add memory that the kernel would put online by itself, in a zone of its choice:
+        daxctl-reconfigure-device(1) aborts then, and the memory may never be released.
+        """
+        if self.state.auto_online not in (None, "offline"):
+            self.refuse(
+                object,
+                "the kernel puts added memory online by itself (auto_online_blocks is"
+                f" {self.state.auto_online}), and cannot always take it back",
+                "echo offline >/sys/devices/system/memory/auto_online_blocks; for later starts, the"
+                " kernel parameter memhp_default_state=offline",
+            )
+
     def destroy(
         self, do: str, object: str, why: str, command: str, gone: list[Namespace], **args: Any
     ) -> None:

@@ -9,12 +9,13 @@ from typing import Any
 from . import hostfile, ipmctl, memmap
 from .change_builder import ChangeBuilder, Step
 from .commands import Refusal
+from .cxl_regions import plan_cxl, selected_nd_regions
 from .desired_state import DesiredState
-from .devices import ours, plan_devices, udev_rules
+from .devices import is_of_our_region, ours, plan_devices, udev_rules
 from .goals import plan_goal, requested_goal
 from .ndctl import Namespace, Region
 from .regions import plan_region
-from .state import State, lost_record_note
+from .state import CXL_PROVIDER, State, lost_record_note
 from .teardown import plan_teardown
 
 
@@ -45,6 +46,8 @@ def plan_changes(state: State, desired: DesiredState) -> Changes:
         plan_teardown(builder, regions)
     elif desired.mode == "memory-mode":
         _plan_memory_mode(builder, regions)
+    elif desired.mode == "cxl":
+        plan_cxl(builder)
     elif _is_ready(builder, regions):
         for region in regions:
             plan_region(builder, region)
@@ -58,6 +61,8 @@ def plan_changes(state: State, desired: DesiredState) -> Changes:
 
 def selected_regions(state: State, desired: DesiredState) -> tuple[Region, ...]:
     """The regions that are meant, as far as the host has them."""
+    if desired.mode == "cxl":
+        return tuple(selected_nd_regions(ChangeBuilder(state, desired)))
     there = [r for r in state.inventory.regions if r.type == "pmem"]
     if desired.mode in ("appdirect", "sector", "devdax", "system-ram") and desired.regions is None:
         there = [region for region in there if region.provider != "e820"]
@@ -70,9 +75,13 @@ def selected_regions(state: State, desired: DesiredState) -> tuple[Region, ...]:
 
 def _refuse_absent(builder: ChangeBuilder) -> None:
     """A name that the host has not. A goal makes other regions: only when it has been made."""
-    names = [region.name for region in builder.state.inventory.regions if region.type == "pmem"]
+    types = {region.name: region.type for region in builder.state.inventory.regions}
+    names = [name for name, type in types.items() if type == "pmem"]
     for name in builder.desired.regions or ():
-        if name not in names:
+        if name in types and name not in names:
+            why = f"its type is {types[name]}, not pmem"
+            builder.refuse(name, why, f"name others: {', '.join(names) or 'there are none'}")
+        elif name not in names:
             builder.refuse(
                 name,
                 "there is no such region",
@@ -148,7 +157,7 @@ def _plan_files(builder: ChangeBuilder) -> None:
             " until the command is rerun"
         )
     if any(_changes_memory(step, state) for step in builder.steps):
-        relevant = builder.desired.mode == "system-ram" or state.daxctl_conf is not None
+        relevant = builder.desired.serves == "system-ram" or state.daxctl_conf is not None
     else:
         relevant = conf != state.daxctl_conf
     if relevant:
@@ -176,7 +185,8 @@ def _changes_memory(step: Step, state: State) -> bool:
     """Return whether a namespace becomes memory, or ceases to be; other devices have no section."""
     if step.do == "destroy-namespace":
         return True
-    on_nvdimm = step.object not in step.destroys and step.object not in state.record.dax
+    volatile = step.args.get("volatile") or step.object in [each.name for each in ours(state)]
+    on_nvdimm = not volatile and step.object not in state.record.dax
     return step.do in ("to-system-ram", "release-memory") and on_nvdimm
 
 
@@ -197,6 +207,8 @@ _CHANGE_TIERS = (
     "destroy-namespace",
     "to-system-ram",
     "release-memory",
+    "create-cxl-region",
+    "destroy-cxl-region",
 )
 
 
@@ -208,7 +220,8 @@ def daxctl_conf(state: State) -> str | None:
         if device and device.mode == "system-ram" and state.is_ours(namespace):
             sections.append(
                 f"[reconfigure-device {namespace.name}]\nnvdimm.uuid = {namespace.uuid}\n"
-                "mode = system-ram\nonline = true\nmovable = true\n"
+                "mode = system-ram\nonline = true\n"
+                f"movable = {'false' if device.movable is False else 'true'}\n"
             )
     return "\n".join(sections) or None
 
@@ -224,7 +237,11 @@ def our_tiers(state: State) -> Wanted:
     for device in ours(state):
         node = {"kind": "numa", "node": device.target_node, "policy": "bind"}
         tiers.append(("cxl" if device.origin == "cxl" else "farmem", node))
-    return tiers
+    for device in state.dax:
+        if device.mode == "devdax" and is_of_our_region(state, device):
+            tiers.append(("cxl_raw", {"kind": "devdax", "device": f"/dev/{device.name}"}))
+    # Devices below one root decoder are memory of one node.
+    return [tier for at, tier in enumerate(tiers) if tier not in tiers[:at]]
 
 
 def _tiers_of(namespace: Namespace, state: State) -> Wanted:
@@ -257,8 +274,14 @@ def _dax_tiers(namespace: Namespace, state: State) -> Wanted:
     emulates = _emulates(namespace, state)
     if device.mode == "system-ram":
         node = {"kind": "numa", "node": device.target_node, "policy": "bind"}
-        return [("pmem_ram", {**node, **emulates})]
-    return [("pmem_raw", {"kind": "devdax", "device": f"/dev/{device.name}", **emulates})]
+        return [("cxl" if _is_cxl(namespace, state) else "pmem_ram", {**node, **emulates})]
+    base = "cxl_raw" if _is_cxl(namespace, state) else "pmem_raw"
+    return [(base, {"kind": "devdax", "device": f"/dev/{device.name}", **emulates})]
+
+
+def _is_cxl(namespace: Namespace, state: State) -> bool:
+    regions = (r for r in state.inventory.regions if r.name == namespace.region)
+    return any(region.provider == CXL_PROVIDER for region in regions)
 
 
 def _emulates(namespace: Namespace, state: State) -> dict[str, Any]:

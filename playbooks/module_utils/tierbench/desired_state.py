@@ -7,13 +7,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
-MODES = ("appdirect", "sector", "devdax", "system-ram", "memory-mode", "emulated", "teardown")
+MODES = (
+    *("appdirect", "sector", "devdax", "system-ram", "cxl", "memory-mode", "emulated", "teardown"),
+)
 #: Modes that make one namespace in each region, and the mode of that namespace.
 NAMESPACE_MODES = {
     "appdirect": "fsdax",
     "sector": "sector",
     "devdax": "devdax",
     "system-ram": "devdax",
+    "cxl": "devdax",
     "emulated": "fsdax",
 }
 #: Modes with a file system on the namespace.
@@ -26,6 +29,19 @@ _CHOICES = {
     "filesystem": ("ext4", "xfs"),
     "block_size": (1024, 2048, 4096),
     "sector_size": (512, 4096),
+    "type": ("ram", "pmem"),
+    "use": ("system-ram", "devdax"),
+    # CXL 3.1, table 8-117 (decoder control): what a decoder can interleave.
+    "ways": (1, 2, 3, 4, 6, 8, 12, 16),
+    "granularity": (None, 256, 512, 1024, 2048, 4096, 8192, 16384),
+}
+#: A memory device by its name, or by its PCI address.
+_MEMDEV = r"mem\d+|[0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]"
+#: Lists of names to their pattern, and how to write them.
+_OBJECTS = {
+    "regions": (r"region\d+", "region's name; all, or [region0, region1]"),
+    "devices": (r"dax\d+\.\d+", "DAX device's; all, or [dax1.0, dax2.0]"),
+    "memdevs": (_MEMDEV, "memory device's; all, or [mem0, mem1]"),
 }
 #: Of the processors that persistent memory is for.
 _PAGE = 4096
@@ -50,6 +66,14 @@ class DesiredState:
     mount_root: str = "/mnt"
     owner: str | None = None
     devices: tuple[str, ...] | None = ()  # None: all that are on no NVDIMM
+    # Of CXL memory.
+    memdevs: tuple[str, ...] | None = None  # None: all with memory of the type
+    type: str = "ram"
+    use: str = "system-ram"
+    ways: int = 1
+    granularity: int | None = None  # None: the root decoder's
+    decoder: str | None = None  # None: the first that suits
+    movable: bool = True
     memory_mode_percent: int = 100
     memmap_bytes: int | None = None
     memmap_start: int | None = None
@@ -58,6 +82,11 @@ class DesiredState:
     def namespace_mode(self) -> str | None:
         """Mode of the namespaces, None for modes without."""
         return NAMESPACE_MODES.get(self.mode)
+
+    @property
+    def serves(self) -> str:
+        """What DAX devices are for: system-ram or devdax; of other modes, their name."""
+        return self.use if self.mode == "cxl" else self.mode
 
     @property
     def has_filesystem(self) -> bool:
@@ -110,14 +139,24 @@ def _check_block_size(desired: DesiredState) -> None:
 
 def _value(name: str, value: Any) -> Any:
     if value is None or value in ("", "null", "None"):
-        return {"regions": (), "devices": (), "goal": "none"}.get(name)
-    if name == "regions":
-        return _names(name, value, r"region\d+", "region's name; all, or [region0, region1]")
-    if name == "devices":
-        return _names(name, value, r"dax\d+\.\d+", "DAX device's; all, or [dax1.0, dax2.0]")
-    if name == "dax":
+        return {"regions": (), "devices": (), "goal": "none", "memdevs": ()}.get(name)
+    if name in _OBJECTS:
+        return _names(name, value, *_OBJECTS[name])
+    if name == "decoder" and not re.fullmatch(r"decoder\d+\.\d+", str(value)):
+        raise ValueError(f"decoder {value!r}: a root decoder's name, like decoder0.0")
+    if name in ("dax", "movable"):
         return _truth(name, value)
-    if name in ("mode", "goal", "map", "filesystem", "mount_root", "owner"):
+    if name in (
+        "mode",
+        "goal",
+        "map",
+        "filesystem",
+        "mount_root",
+        "owner",
+        "type",
+        "use",
+        "decoder",
+    ):
         return str(value)
     return _number(name, value)
 

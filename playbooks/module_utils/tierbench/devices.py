@@ -51,45 +51,90 @@ def _namespace_of(state: State, name: str) -> str:
 def plan_devices(builder: ChangeBuilder) -> None:
     """Plan each selected device as a memory node."""
     for device in selected_devices(builder):
-        if device.target_node is None or not device.size_bytes:
-            builder.refuse(
-                device.name,
-                f"the kernel knows no memory node for its {device.size_bytes} bytes",
-                "see daxctl list -D; update the firmware, or name other devices",
-            )
-        elif device.mode == "system-ram":
-            plan_online(builder, device)
-        elif device.mode == "devdax":
-            _give(builder, device)
-        else:
-            why = f"daxctl says its mode is {device.mode}"
-            builder.refuse(device.name, why, "see dmesg; enable it, then rerun")
+        plan_device(builder, device)
+
+
+def plan_device(
+    builder: ChangeBuilder,
+    device: DaxDevice,
+    *,
+    ours: bool = False,
+    serves_as_memory: bool = False,
+) -> None:
+    """Plan a device as a memory node, or (``serves`` devdax) as a device.
+
+    ``ours``: it is in a region of ours. ``serves_as_memory``: no program keeps data in it.
+    """
+    desired, zone = builder.desired, _zone(builder.desired.movable)
+    if device.target_node is None or not device.size_bytes:
+        builder.refuse(
+            device.name,
+            f"the kernel knows no memory node for its {device.size_bytes} bytes",
+            "see daxctl list -D; update the firmware, or name other devices",
+        )
+    elif device.mode not in ("system-ram", "devdax"):
+        why = f"daxctl says its mode is {device.mode}"
+        builder.refuse(device.name, why, "see dmesg; enable it, then rerun")
+    elif desired.serves == "devdax" and device.mode == "system-ram":
+        _release(builder, device, ours, f"it is memory of node {device.target_node}")
+    elif desired.serves == "devdax":
+        return
+    elif device.mode == "devdax":
+        _give(builder, device, serves_as_memory)
+    elif desired.mode == "cxl" and device.online_blocks and device.movable is (not desired.movable):
+        _release(builder, device, ours, f"its memory is not in {zone}")
+    else:
+        plan_online(builder, device)
+
+
+def _zone(movable: bool) -> str:
+    return "the zone of movable memory" if movable else "a zone of the kernel's own"
+
+
+def _release(builder: ChangeBuilder, device: DaxDevice, ours: bool, why: str) -> None:
+    """Make a memory node a device again, if it became one by us."""
+    if ours:
+        builder.release_memory(device.name, why)
+        return
+    name = device.name
+    builder.refuse(
+        name,
+        f"{why}, and was not made so by us",
+        f"daxctl offline-memory {name}; daxctl reconfigure-device --mode=devdax {name}; then rerun",
+    )
 
 
 def plan_online(builder: ChangeBuilder, device: DaxDevice) -> None:
     """Put all of its memory online."""
     if device.online_blocks < device.total_blocks:
         what = f"{device.online_blocks} of {device.total_blocks} blocks of memory are online"
-        builder.run("online-memory", device.name, what, "daxctl", "online-memory", device.name)
+        zone = [] if builder.desired.movable else ["--no-movable"]
+        argv = ["daxctl", "online-memory", *zone, device.name]
+        builder.run("online-memory", device.name, what, *argv)
 
 
-def _give(builder: ChangeBuilder, device: DaxDevice) -> None:
-    name = device.name
+def _give(builder: ChangeBuilder, device: DaxDevice, serves_as_memory: bool) -> None:
+    name, zone = device.name, "" if builder.desired.movable else " --no-movable"
+    builder.refuse_auto_online(name)
     users = builder.state.dax_users.get(name, ())
     builder.refuse_in_use(name, [f"/dev/{name} is open in {user}" for user in users])
     if users:
         return
+    lost = "; data that programs keep in it are lost"
     what = "CXL memory" if device.origin == "cxl" else "soft-reserved memory"
     builder.steps.append(
         Step(
             "to-system-ram",
             name,
             f"its {device.size_bytes} bytes ({what}, node {device.target_node}) do not belong"
-            " to the kernel; data that programs keep in it are lost",
-            f"daxctl reconfigure-device --mode=system-ram {name}",
-            (name,),
+            f" to the kernel{'' if serves_as_memory else lost}",
+            f"daxctl reconfigure-device --mode=system-ram{zone} {name}",
+            () if serves_as_memory else (name,),
+            {"volatile": True},
         )
     )
+    if builder.desired.mode == "cxl":
+        return
     builder.notes.append(
         f"{name}: daxctl.conf(5) identifies devices only by an NVDIMM's UUID, so firmware and"
         " kernel decide what it is after a restart; rerun the command to make it memory again"
@@ -97,13 +142,22 @@ def _give(builder: ChangeBuilder, device: DaxDevice) -> None:
 
 
 def ours(state: State) -> list[DaxDevice]:
-    """Devices that are memory nodes by us, and unchanged since."""
+    """Devices on no NVDIMM that are memory nodes by us, and unchanged since."""
     return [
         device
         for device in state.dax
         if device.mode == "system-ram"
-        and state.record.dax.get(device.name) == identity_on_record(device)
+        and (
+            state.record.dax.get(device.name) == identity_on_record(device)
+            or is_of_our_region(state, device)
+        )
     ]
+
+
+def is_of_our_region(state: State, device: DaxDevice) -> bool:
+    """Return whether a device is of a CXL region that we made."""
+    regions = (each for each in state.fabric.regions if each.name == device.cxl_region)
+    return any(map(state.is_our_region, regions))
 
 
 def identity_on_record(device: DaxDevice) -> dict[str, int | None]:
@@ -114,7 +168,8 @@ def identity_on_record(device: DaxDevice) -> dict[str, int | None]:
 def plan_release(builder: ChangeBuilder) -> None:
     """Plan to turn our memory nodes into devices again."""
     for device in ours(builder.state):
-        if device.movable is False:
+        # Into a zone of the kernel's own only cxl_movable=false puts it: the kernel decides.
+        if device.movable is False and not is_of_our_region(builder.state, device):
             builder.refuse(
                 device.name,
                 f"its memory is online as not movable: the kernel may have unmovable data on node"
@@ -150,7 +205,7 @@ def expected_owner(
     Namespaces outside the desired state keep their owner.
     """
     meant = desired.regions is None or namespace.region in desired.regions
-    if desired.mode in ("devdax", "system-ram") and meant:
+    if desired.serves in ("devdax", "system-ram") and meant:
         with contextlib.suppress(KeyError):
             return _requested_owner(desired)
         return None
@@ -159,7 +214,7 @@ def expected_owner(
 
 def _requested_owner(desired: DesiredState) -> tuple[int, int] | None:
     """The ids of ``pmem_owner``, where devices can be opened at all. KeyError: no such user."""
-    return ids_of(desired.owner) if desired.owner and desired.mode == "devdax" else None
+    return ids_of(desired.owner) if desired.owner and desired.serves == "devdax" else None
 
 
 def udev_rules(state: State, desired: DesiredState) -> str | None:

@@ -73,7 +73,8 @@ def namespace_users(
         others = [f"swap on {device}" for name, device in swaps if name == each.name]
         others += _holders(each, kernel)
         device = f"/dev/{each.block or each.chardev}"
-        others += [f"{device} is open in {who}" for who in open_files.get(device, [])]
+        for name in dict.fromkeys((device, *(f"/dev/{name}" for name in each.devices))):
+            others += [f"{name} is open in {who}" for who in open_files.get(name, [])]
         others += [f"/dev/{loop} loops over it" for loop in loops.get(device, [])]
         here = mounted.get(each.name, ())
         if each.block and kernel is LIVE and not here and not others and _claimed(device):

@@ -6,10 +6,11 @@ object of arrays for several; ``daxctl list`` a bare object for a single device.
 
 from __future__ import annotations
 
-import json
 import re
 from dataclasses import dataclass, field
 from typing import Any
+
+from .listing import count, listing, objects, word
 
 #: A namespace of ours carries this name in its label, a file system of ours as its label (xfs
 #: takes 12 characters).
@@ -78,6 +79,7 @@ class DaxDevice:
     """A DAX device; ``online_blocks`` of ``total_blocks`` of memory are in use as system-ram.
 
     ``origin``: nvdimm, cxl or soft-reserved, by the kernel's tree of devices; None: not known.
+    ``cxl_region``: the volatile CXL region that it is of.
     """
 
     name: str
@@ -88,6 +90,7 @@ class DaxDevice:
     total_blocks: int = 0
     movable: bool | None = None
     origin: str | None = None
+    cxl_region: str | None = None
 
 
 @dataclass(frozen=True)
@@ -106,12 +109,12 @@ def parse_ndctl(text: str) -> Inventory:
     """
     objects: dict[str, list[dict[str, Any]]] = {"nmem": [], "region": [], "namespace": []}
     regions_of: dict[str, str] = {}
-    _collect(_listing(text), None, objects, regions_of)
+    _collect(listing(text), None, objects, regions_of)
     namespaces = [_namespace(each, regions_of) for each in objects["namespace"]]
     modules = {each["dev"]: each for each in objects["nmem"]}
     regions = [_region(each, modules, namespaces) for each in objects["region"]]
     return Inventory(
-        {name: _text(each, "id") or "" for name, each in modules.items()},
+        {name: word(each, "id") or "" for name, each in modules.items()},
         tuple(sorted(regions, key=lambda region: region.number)),
         tuple(
             sorted(
@@ -146,46 +149,10 @@ def _numbers(name: str) -> list[int]:
     return [int(number) for number in re.findall(r"\d+", name)]
 
 
-def _listing(text: str) -> Any:
-    """The document; ValueError where it is none."""
-
-    def refuse(constant: str) -> None:
-        raise ValueError(f"{constant} is not JSON")
-
-    try:
-        return json.loads(text, parse_constant=refuse) if text.strip() else []
-    except RecursionError:
-        raise ValueError("too many levels in one another") from None
-
-
-def _count(node: dict[str, Any], key: str, otherwise: int = 0) -> int:
-    """A size or number; null is as good as nothing."""
-    value = node.get(key)
-    if value is None:
-        return otherwise
-    if type(value) is not int or not 0 <= value < 2**63:
-        raise ValueError(f"{node.get('dev') or node.get('chardev')}: {key} is {value!r:.40}")
-    return value
-
-
-def _text(node: dict[str, Any], key: str) -> str | None:
-    value = node.get(key)
-    if value is not None and not (isinstance(value, str) and value.isprintable()):
-        raise ValueError(f"{node.get('dev') or node.get('chardev')}: {key} is {value!r:.40}")
-    return value or None
-
-
-def _objects(node: dict[str, Any], key: str) -> list[dict[str, Any]]:
-    value = node.get(key) or []
-    if not isinstance(value, list) or not all(isinstance(each, dict) for each in value):
-        raise ValueError(f"{node.get('dev')}: {key} is {value!r:.40}")
-    return value
-
-
 def _node_of(node: dict[str, Any]) -> int | None:
     """The memory node; None where the kernel knows none, which is -1 in some releases."""
     number = node.get("target_node")
-    return None if number == -1 or number is None else _count(node, "target_node")
+    return None if number == -1 or number is None else count(node, "target_node")
 
 
 #: A module that has failed to keep data, or will; ndctl lists each flag that is set.
@@ -205,25 +172,25 @@ def _module_faults(module: dict[str, Any]) -> list[str]:
 def _region(
     node: dict[str, Any], modules: dict[str, dict[str, Any]], namespaces: list[Namespace]
 ) -> Region:
-    name, available = node["dev"], _count(node, "available_size")
-    dimms = tuple(_text(mapping, "dimm") or "" for mapping in _objects(node, "mappings"))
+    name, available = node["dev"], count(node, "available_size")
+    dimms = tuple(word(mapping, "dimm") or "" for mapping in objects(node, "mappings"))
     faults = [fault for dimm in dimms if dimm in modules for fault in _module_faults(modules[dimm])]
     bad_blocks = max(
-        _count(node, "badblock_count"),
+        count(node, "badblock_count"),
         sum(each.bad_blocks for each in namespaces if each.region == name),
     )
     faults += [f"it has {bad_blocks} bad blocks"] * bool(bad_blocks)
-    faults += ["its size is 0"] * (_count(node, "size") == 0)
+    faults += ["its size is 0"] * (count(node, "size") == 0)
     return Region(
         name=name,
-        size_bytes=_count(node, "size"),
-        align_bytes=max(1, _count(node, "align", 1)),
+        size_bytes=count(node, "size"),
+        align_bytes=max(1, count(node, "align", 1)),
         available_bytes=available,
-        extent_bytes=_count(node, "max_available_extent", available),
-        type=_text(node, "type") or "pmem",
+        extent_bytes=count(node, "max_available_extent", available),
+        type=word(node, "type") or "pmem",
         dimms=dimms,
         labelled=bool(node.get("iset_id")),
-        persistence_domain=_text(node, "persistence_domain"),
+        persistence_domain=word(node, "persistence_domain"),
         target_node=_node_of(node),
         faults=tuple(faults),
     )
@@ -231,47 +198,47 @@ def _region(
 
 def _namespace(node: dict[str, Any], regions_of: dict[str, str]) -> Namespace:
     name = str(node["dev"])
-    uuid = _text(node, "uuid")
+    uuid = word(node, "uuid")
     region = node.get("daxregion")
-    devices = _objects(region, "devices") if isinstance(region, dict) else []
-    names = [chardev for each in devices if (chardev := _text(each, "chardev"))]
-    size = _count(node, "size")
+    devices = objects(region, "devices") if isinstance(region, dict) else []
+    names = [chardev for each in devices if (chardev := word(each, "chardev"))]
+    size = count(node, "size")
     return Namespace(
         name=name,
         # Without regions in the listing: namespaceX.Y lies in regionX.
         region=regions_of.get(name, f"region{_numbers(name)[0]}"),
-        mode=_text(node, "mode") or "raw",
+        mode=word(node, "mode") or "raw",
         size_bytes=size,
         raw_bytes=size,
         uuid=None if uuid == _NO_UUID else uuid,
-        label=_text(node, "name"),
-        block=_text(node, "blockdev"),
-        chardev=_text(node, "chardev") or next(iter(names), None),
-        chardev_mode=_text(devices[0], "mode") if devices else None,
-        map=_text(node, "map"),
-        sector_size=_count(node, "sector_size") or None,
-        align_bytes=_count(node, "align") or None,
+        label=word(node, "name"),
+        block=word(node, "blockdev"),
+        chardev=word(node, "chardev") or next(iter(names), None),
+        chardev_mode=word(devices[0], "mode") if devices else None,
+        map=word(node, "map"),
+        sector_size=count(node, "sector_size") or None,
+        align_bytes=count(node, "align") or None,
         target_node=_node_of(node),
         enabled=node.get("state") != "disabled",
         devices=tuple(names),
-        bad_blocks=_count(node, "badblock_count"),
+        bad_blocks=count(node, "badblock_count"),
     )
 
 
 def parse_daxctl(text: str) -> tuple[DaxDevice, ...]:
     """``daxctl list -D``: an array, one object, or nothing at all; ValueError for others."""
-    nodes = _listing(text)
+    nodes = listing(text)
     nodes = nodes if isinstance(nodes, list) else [nodes]
     return tuple(
         DaxDevice(
             name=name,
-            mode=_text(node, "mode") or "devdax",
-            size_bytes=_count(node, "size"),
+            mode=word(node, "mode") or "devdax",
+            size_bytes=count(node, "size"),
             target_node=_node_of(node),
-            online_blocks=_count(node, "online_memblocks"),
-            total_blocks=_count(node, "total_memblocks"),
+            online_blocks=count(node, "online_memblocks"),
+            total_blocks=count(node, "total_memblocks"),
             movable=movable if isinstance(movable := node.get("movable"), bool) else None,
         )
         for node in nodes
-        if isinstance(node, dict) and (name := _text(node, "chardev"))
+        if isinstance(node, dict) and (name := word(node, "chardev"))
     )

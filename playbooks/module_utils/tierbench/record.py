@@ -59,6 +59,9 @@ class Record:
     host_file_made: bool = False
     #: DAX devices on no NVDIMM that we made memory nodes to ``{size_bytes, target_node}``.
     dax: dict[str, dict[str, int | None]] = field(default_factory=dict)
+    #: CXL regions that we made, by the capacity that they take (cxl.py), to ``{serves, uuid,
+    #: boot}``: a volatile one ends with a restart, a persistent one is made again with its UUID.
+    cxl: dict[str, dict[str, str | None]] = field(default_factory=dict)
     #: Regions whose labels we zeroed, to the boot of that: the kernel shows them as labelled until
     #: the next.
     zeroed: dict[str, str] = field(default_factory=dict)
@@ -203,6 +206,7 @@ _FORMS: dict[str, Form] = {
         matches(r"dax\d+\.\d+"),
         members(size_bytes=_optional(_COUNT), target_node=_optional(_COUNT)),
     ),
+    "cxl": _by(_PHRASE, members(serves=_WORD, uuid=_optional(_WORD), boot=_PHRASE)),
     "zeroed": _by(_REGION, _PHRASE),
 }
 

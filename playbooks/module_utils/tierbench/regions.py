@@ -26,7 +26,7 @@ def plan_region(builder: ChangeBuilder, region: Region) -> None:
         _replace(builder, region)
     if builder.desired.has_filesystem:
         filesystems.plan_filesystem(builder, region, existing)
-    elif builder.desired.mode in ("devdax", "system-ram"):
+    elif builder.desired.serves in ("devdax", "system-ram"):
         _plan_dax_device(builder, region, existing)
 
 
@@ -192,10 +192,10 @@ def _reconfigure(builder: ChangeBuilder, region: Region, there: list[Namespace])
 
 
 def _plan_dax_device(builder: ChangeBuilder, region: Region, existing: Namespace | None) -> None:
-    if builder.desired.mode == "devdax" and existing is not None:
+    if builder.desired.serves == "devdax" and existing is not None:
         release_memory(builder, existing)
     plan_node(builder, region, existing)
-    if builder.desired.mode == "devdax":
+    if builder.desired.serves == "devdax":
         return
     device = builder.state.device(existing) if existing else None
     if device is not None and device.mode == "system-ram":
@@ -206,7 +206,9 @@ def _plan_dax_device(builder: ChangeBuilder, region: Region, existing: Namespace
 
 def _give(builder: ChangeBuilder, device: str, existing: Namespace | None) -> None:
     """Give a device to the kernel: its data are lost, so confirmed, unless it was memory before."""
-    do, command = "to-system-ram", f"daxctl reconfigure-device --mode=system-ram {device}"
+    zone = "" if builder.desired.movable else " --no-movable"
+    do, command = "to-system-ram", f"daxctl reconfigure-device --mode=system-ram{zone} {device}"
+    builder.refuse_auto_online(device)
     why = "its memory does not belong to the kernel"
     if existing is None:
         builder.add(do, device, why, command)

@@ -7,18 +7,20 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from . import cxl_regions
 from .apply import CommandRunner, carry_out
 from .change_builder import ChangeBuilder, Step
 from .changes import Changes, our_tiers, plan_changes, selected_regions
 from .commands import Commands, Refusal, Refused, StepFailed
+from .cxl_regions import note_cxl_service
 from .desired_state import DesiredState, parse_desired_state
 from .devices import SHARED_MODE, expected_owner, ours, selected_devices
 from .goals import requested_goal
 from .linux import LIVE, Kernel, TierFacts, facts_of_devdax, facts_of_directory, facts_of_numa
-from .ndctl import Namespace, Region
+from .ndctl import DaxDevice, Namespace, Region
 from .record import Record, locked, save_record
 from .regions import find_existing, note_service
-from .state import PACKAGES, Files, State, mount_point, read_state, vars_of
+from .state import Files, State, mount_point, packages_of, read_state, vars_of
 
 #: More steps than any plan has: a plan that never ends is a fault of ours.
 _MOST_STEPS = 1000
@@ -51,16 +53,15 @@ class Outcome:
     #: Whether all is done that comes before a restart, and nothing was refused or went wrong.
     reboot_needed: bool = False
     missing_tools: list[str] = field(default_factory=list)
+    missing_packages: list[str] = field(default_factory=list)
     tiers: list[dict[str, Any]] = field(default_factory=list)
     state: dict[str, Any] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
-        """The fact, with the packages of missing tools."""
         document = vars_of(self)
         for key in ("refusals", "failures"):
             document[key] = [vars_of(each) for each in document[key]]
-        packages = {PACKAGES[tool] for tool in self.missing_tools}
-        return {**document, "missing_packages": sorted(packages)}
+        return document
 
 
 def run(
@@ -108,6 +109,7 @@ class Host:
 def _run(host: Host, consent: Consent, outcome: Outcome) -> None:
     state, desired = host.state(), host.desired
     outcome.missing_tools = list(state.missing_tools)
+    outcome.missing_packages = packages_of(state.missing_tools, host.commands)
     if state.missing_tools:
         names = ", ".join(state.missing_tools)
         outcome.refusals.append(
@@ -216,9 +218,7 @@ def _carry_out_all(
             return state
         _check_approved(step, state)
         try:
-            carry_out(
-                step, CommandRunner(state, host.desired, host.commands, host.files, host.made)
-            )
+            carry_out(step, _runner(state, host))
         except StepFailed:
             outcome.changed = True
             outcome.steps += [each.to_json() for each in changes.steps]
@@ -236,6 +236,10 @@ def _carry_out_all(
     return state
 
 
+def _runner(state: State, host: Host) -> CommandRunner:
+    return CommandRunner(state, host.desired, host.commands, host.files, host.made, host.kernel)
+
+
 def _note_uncreated(before: State, host: Host) -> None:
     """Clear the record's mark if nothing was created: a later namespace there is not ours."""
     with contextlib.suppress(Refused):  # then the next run finds out
@@ -251,7 +255,9 @@ def _put_on_record(changes: Changes, state: State, host: Host) -> None:
     and identity). StepFailed where the record cannot be written: nothing is done then.
     """
     record = state.record
-    changed = note_service(state, selected_regions(state, host.desired), host.desired.mode)
+    changed = note_service(state, selected_regions(state, host.desired), host.desired.serves)
+    if host.desired.mode == "cxl":
+        changed = note_cxl_service(state, host.desired.serves) or changed
     if changes.steps:
         named = state.identities()
         record.approved.update({name: named[name] for name in changes.destroys})
@@ -297,6 +303,8 @@ def drift(state: State, desired: DesiredState, kernel: Kernel = LIVE) -> list[Re
         return _memory_mode(state, desired)
     if desired.mode == "teardown":
         return _teardown(state, desired)
+    if desired.mode == "cxl":
+        return _cxl(state, desired, kernel)
     refusals = []
     for region in selected_regions(state, desired):
         refusals += _region(state, region, desired, kernel)
@@ -315,7 +323,7 @@ def _region(state: State, region: Region, desired: DesiredState, kernel: Kernel)
     facts = _facts_of_device(namespace.chardev, kernel)
     if facts is None:
         return [_other(namespace.name, "the kernel has no DAX device of it")]
-    if desired.mode == "devdax":
+    if desired.serves == "devdax":
         if not facts.dax:
             return [_other(str(facts.device), f"no device to map: {facts.notes}")]
         return _node(state, namespace, desired)
@@ -370,6 +378,41 @@ def _memory_node(state: State, name: str, kernel: Kernel) -> list[Refusal]:
     return []
 
 
+def _cxl(state: State, desired: DesiredState, kernel: Kernel) -> list[Refusal]:
+    """Compare with sysfs: regions, drivers, nodes and the zones of their memory."""
+    refusals = []
+    for group, region in cxl_regions.selected_regions(ChangeBuilder(state, desired)):
+        name = ", ".join(device.name for device in group)
+        if region is None or not region.active:
+            refusals.append(_other(name, "no committed region is over it"))
+            continue
+        nd_region = state.nd_region_of(region)
+        if region.type == "pmem" and nd_region is None:
+            refusals.append(_other(region.name, "ndctl does not list it"))
+        elif nd_region is not None:
+            refusals += _region(state, nd_region, desired, kernel)
+        for device in state.dax_of(region):
+            refusals += _cxl_device(state, device, desired, kernel)
+        if region.type == "ram" and not state.dax_of(region):
+            refusals.append(_other(region.name, "it has no DAX device"))
+    return refusals
+
+
+def _cxl_device(
+    state: State, device: DaxDevice, desired: DesiredState, kernel: Kernel
+) -> list[Refusal]:
+    if desired.serves == "devdax":
+        facts = _facts_of_device(device.name, kernel)
+        if facts is None or not facts.dax:
+            return [_other(device.name, "no device to map")]
+        return []
+    if refusals := _memory_node(state, device.name, kernel):
+        return refusals
+    if device.movable is (not desired.movable):
+        return [_other(device.name, f"daxctl says movable is {device.movable}")]
+    return []
+
+
 def _memory_mode(state: State, desired: DesiredState) -> list[Refusal]:
     goals = state.goals
     if goals and requested_goal(desired).is_met(goals):
@@ -386,6 +429,11 @@ def _teardown(state: State, desired: DesiredState) -> list[Refusal]:
             refusals.append(_other(namespace.name, "it is ours and still there"))
     if desired.regions is None:
         refusals += [_other(each.name, "it is still memory") for each in ours(state)]
+        refusals += [
+            _other(each.name, "it is ours and still there")
+            for each in state.fabric.regions
+            if state.is_our_region(each)
+        ]
     return refusals
 
 

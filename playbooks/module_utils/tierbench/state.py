@@ -14,6 +14,8 @@ from typing import Any, TypeVar
 
 from . import fstab, hostfile
 from .commands import Commands, Refused
+from .cxl import LIST as LIST_CXL
+from .cxl import CxlRegion, Fabric, parse_cxl, read_fabric, region_of_device
 from .desired_state import DesiredState
 from .ipmctl import Goals, read_goals
 from .linux import LIVE, Kernel, all_mounts, dax_origin, facts_of_directory
@@ -21,8 +23,8 @@ from .namespace_users import Content, NamespaceUsers, namespace_users, open_devi
 from .ndctl import OUR_NAME, DaxDevice, Inventory, Namespace, Region, parse_daxctl, parse_ndctl
 from .record import Record, load_record
 
-#: Program to the package that has it (Debian and RHEL families have the same names, but for xfs).
-PACKAGES = {
+#: Program to the package that has it, in the Debian and RHEL families.
+_PACKAGES = {
     "ndctl": "ndctl",
     "daxctl": "daxctl",
     "ipmctl": "ipmctl",
@@ -33,6 +35,8 @@ PACKAGES = {
 }
 
 
+#: Of the bus of persistent CXL memory.
+CXL_PROVIDER = "CXL"
 #: What to do about a state that cannot be read.
 _UNCHANGED = "the host is left unchanged"
 _Listing = TypeVar("_Listing")
@@ -82,6 +86,10 @@ class State:
     #: Another one after every start of the host.
     boot_id: str = ""
     iomem: str = ""
+    fabric: Fabric = field(default_factory=Fabric)
+    #: What the kernel does with memory that is added: offline, online, online_kernel or
+    #: online_movable; None: not known.
+    auto_online: str | None = None
     boot_loader: str | None = None
     #: The ``memmap=`` in our file of the boot loader's (Debian family).
     boot_loader_file: str | None = None
@@ -108,12 +116,32 @@ class State:
         """The DAX device of a devdax namespace."""
         return next((each for each in self.dax if each.name == namespace.chardev), None)
 
+    def is_our_region(self, region: CxlRegion) -> bool:
+        """Made by us: on record, and not another that was made after a restart."""
+        entry = self.record.cxl.get(self.fabric.identity(region))
+        if entry is None:
+            return False
+        return entry["boot"] == self.boot_id or (
+            region.type == "pmem" and entry["uuid"] is not None and entry["uuid"] == region.uuid
+        )
+
+    def dax_of(self, region: CxlRegion) -> list[DaxDevice]:
+        """The DAX devices of a volatile CXL region."""
+        return [each for each in self.dax if each.cxl_region == region.name]
+
+    def nd_region_of(self, region: CxlRegion) -> Region | None:
+        """The region of ndctl's that a persistent CXL region is; the names may differ."""
+        there = (r for r in self.inventory.regions if r.provider == CXL_PROVIDER)
+        return next((each for each in there if each.start == region.start), None)
+
     def identities(self) -> dict[str, str]:
         """Identity of each object that can be destroyed, by its name."""
         spaces = {each.name: each.uuid or "" for each in self.inventory.namespaces}
-        return {
-            f"{d.name}": f"{d.size_bytes} bytes, node {d.target_node}" for d in self.dax
-        } | spaces
+        return (
+            {f"{d.name}": f"{d.size_bytes} bytes, node {d.target_node}" for d in self.dax}
+            | {each.name: each.identity for each in self.fabric.memdevs}
+            | spaces
+        )
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -130,6 +158,10 @@ class State:
                 for each in self.inventory.namespaces
             ],
             "dax_devices": [vars_of(each) for each in self.dax],
+            "memdevs": [vars_of(each) for each in self.fabric.memdevs],
+            "cxl_regions": [
+                {**vars_of(each), "ours": self.is_our_region(each)} for each in self.fabric.regions
+            ],
             "goals": None if self.goals is None else vars_of(self.goals),
             "record": vars_of(self.record),
         }
@@ -170,6 +202,8 @@ def read_state(
             "repair it or restore a backup. Without one, move it away: objects marked as ours are"
             " still known then, the earlier state is not",
         ) from error
+    if record.cxl and not commands.has("cxl"):
+        return State(missing_tools=("cxl",))
     boot_id = kernel.read("/proc/sys/kernel/random/boot_id") or ""
     inventory, disabled = _inventory(commands, kernel)
     shown = [each.name for each in inventory.regions if each.labelled]
@@ -185,7 +219,11 @@ def read_state(
     ]
     dax = _dax_devices(commands, kernel)
     nodes = {device.name: commands.owner_of(f"/dev/{device.name}") for device in dax}
-    users = open_devices() if kernel is LIVE and desired.mode == "system-ram" else {}
+    gives = desired.mode in ("system-ram", "cxl") or (desired.mode == "teardown" and record.cxl)
+    users = open_devices() if kernel is LIVE and gives else {}
+    fabric = Fabric()
+    if desired.mode == "cxl" or record.cxl:
+        fabric = read_fabric(_listed(commands, LIST_CXL, parse_cxl), commands, kernel)
     state = State(
         inventory=inventory,
         namespace_users=users_by_namespace,
@@ -209,6 +247,8 @@ def read_state(
         iomem=(kernel.read("/proc/iomem") or "") if desired.mode == "emulated" else "",
         boot_loader=_boot_loader(commands),
         boot_loader_file=_memmap_in(_text(files.grub)),
+        fabric=fabric,
+        auto_online=kernel.read("/sys/devices/system/memory/auto_online_blocks"),
         disabled_regions=disabled,
         default_tier=_default_tier(kernel, files.disk_tier),
     )
@@ -218,11 +258,25 @@ def read_state(
 def missing_tools(desired: DesiredState, commands: Commands) -> tuple[str, ...]:
     """Missing programs that the desired state needs."""
     needed = ["ndctl", "daxctl", "blkid"]
+    if desired.mode == "cxl":
+        needed.append("cxl")
     if desired.has_filesystem:
         needed += ["wipefs", f"mkfs.{desired.filesystem}"]
     if desired.goal != "none" or desired.mode == "memory-mode":
         needed.append("ipmctl")
     return tuple(tool for tool in needed if not commands.has(tool))
+
+
+def packages_of(tools: Sequence[str], commands: Commands) -> list[str]:
+    """Return the packages of missing programs."""
+    return sorted({_PACKAGES.get(tool) or _package_of_cxl(commands) for tool in tools})
+
+
+def _package_of_cxl(commands: Commands) -> str:
+    """``cxl-cli`` in the RHEL family, ``cxl`` from Debian 13 on; Debian 12 has it in ``ndctl``."""
+    if not commands.has("apt-cache"):
+        return "cxl-cli"
+    return "ndctl" if commands.run(["apt-cache", "show", "cxl"]).rc else "cxl"
 
 
 def _asks_ipmctl(desired: DesiredState, record: Record) -> bool:
@@ -273,7 +327,14 @@ def _with_kernel(region: Region, inventory: Inventory, kernel: Kernel) -> Region
 
 def _dax_devices(commands: Commands, kernel: Kernel) -> tuple[DaxDevice, ...]:
     devices = _listed(commands, "daxctl list -D", parse_daxctl)
-    return tuple(replace(each, origin=dax_origin(each.name, kernel)) for each in devices)
+    return tuple(
+        replace(
+            each,
+            origin=dax_origin(each.name, kernel),
+            cxl_region=region_of_device(each.name, kernel),
+        )
+        for each in devices
+    )
 
 
 def _daxctl_conf_is_read(kernel: Kernel) -> bool:

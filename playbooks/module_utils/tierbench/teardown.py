@@ -7,6 +7,7 @@ from typing import Any
 
 from . import fstab
 from .change_builder import ChangeBuilder
+from .cxl_regions import plan_regions_away
 from .devices import plan_release
 from .goals import plan_goal
 from .ipmctl import Goal
@@ -35,6 +36,7 @@ def plan_teardown(builder: ChangeBuilder, regions: tuple[Region, ...]) -> None:
                 _refuse_to_forget(builder, region)
     if builder.desired.regions is None:
         plan_release(builder)
+        plan_regions_away(builder)
         _forget_mount_points(builder)
         plan_removal(builder)
         if not goal_is_back:
