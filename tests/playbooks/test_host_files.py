@@ -160,6 +160,14 @@ def test_a_region_with_a_fault_is_refused(changes, fault):
     assert {each.object: each.why for each in refused}.get("region0") == fault
 
 
+def test_a_region_of_another_type_is_refused_by_name():
+    """Hand-written: blk regions went with Linux 5.18."""
+    inventory = parse_ndctl(listing(region0={"type": "blk"}))
+    state = replace(state_of("everything"), inventory=inventory)
+    refusals = plan_changes(state, DesiredState("appdirect", regions=("region0",))).refusals
+    assert ("region0", True) in [(each.object, "blk" in each.why) for each in refusals]
+
+
 def test_every_dax_device_of_a_namespace_is_seen():
     devices = [{"chardev": "dax0.0", "mode": "devdax"}, {"chardev": "dax0.1"}]
     text = listing(namespace0_0={"daxregion": {"devices": devices}})

@@ -196,8 +196,8 @@ def _use_volatile(builder: ChangeBuilder, region: CxlRegion, ours: bool) -> None
 def selected_nd_regions(builder: ChangeBuilder) -> list[Region]:
     """Return ndctl's regions of the selected persistent regions."""
     regions = [_existing(builder, group) for group in selected_groups(builder)]
-    found = [builder.state.nd_region_of(each) for each in regions if each is not None]
-    return [each for each in found if each is not None]
+    nd_regions = [builder.state.nd_region_of(each) for each in regions if each is not None]
+    return [each for each in nd_regions if each is not None]
 
 
 def selected_regions(builder: ChangeBuilder) -> list[tuple[Group, CxlRegion | None]]:

@@ -163,8 +163,8 @@ def _waits_for_restart(changes: Changes) -> bool:
 def confirmation(changes: Changes, state: State, consent: Consent) -> Refusal | None:
     """Why what the plan destroys is not confirmed; None where it is, or where it destroys nothing.
 
-    The names must be those of the plan, all and no other. Names that a run which was cut off has
-    already destroyed may remain in the list: the same command resumes.
+    The names must be those of the plan, all and no other. Names that were confirmed for a run which
+    was cut off may remain in the list: the same command resumes.
     """
     names = set(changes.destroys)
     if not names:
@@ -178,11 +178,10 @@ def confirmation(changes: Changes, state: State, consent: Consent) -> Refusal | 
     if not consent.confirm_destroy:
         return Refusal(listed, "these would be destroyed, and confirm_destroy is not true", do)
     given = set(consent.destroy)
-    gone = {name for name, uuid in state.record.approved.items() if uuid == _DONE}
     if missing := names - given:
         why = f"these would be destroyed; destroy does not name {', '.join(sorted(missing))}"
         return Refusal(listed, why, do)
-    if extra := given - names - gone:
+    if extra := given - names - set(state.record.approved):
         why = f"destroy names {', '.join(sorted(extra))}, which is not to be destroyed"
         return Refusal(", ".join(sorted(extra)), why, do)
     return None
