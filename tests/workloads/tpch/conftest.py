@@ -14,6 +14,7 @@ from harness.progress import SilentProgress
 from harness.workload import Clients, Loading
 from harness.workloads.tpch import data
 from harness.workloads.tpch.params import TpchParams
+from harness.workloads.tpch.refresh_sets import prepare
 from harness.workloads.tpch.workload import WORKLOAD
 
 SCALE = 0.01
@@ -40,6 +41,12 @@ def sources(tpch_root, quiet):
         data.generate(SCALE, load_format, folder, quiet)
         made[load_format] = data.read_source(folder)
     return made
+
+
+@pytest.fixture(scope="session")
+def refresh(tpch_root, quiet):
+    """Their sets 1 to 3."""
+    return prepare(SCALE, range(1, 4), tpch_root / "sets", quiet)
 
 
 @contextmanager

@@ -65,14 +65,12 @@ def test_sets_at_scale_one_are_those_of_dbgen(tmp_path, quiet, number):
     assert digests_of_sets(refresh, [number]) == recorded(1, str(number))
 
 
-def test_smallest_sets_hold_the_rows_of_dbgen_in_its_order(tmp_path, quiet):
-    refresh = prepare(0.01, range(1, 3), tmp_path, quiet)
+def test_smallest_sets_hold_the_rows_of_dbgen_in_its_order(refresh):
     assert digests_of_sets(refresh, [1, 2]) == recorded(0.01, "1-3")
 
 
-def test_removed_rows_are_the_rows_of_the_base(tmp_path, quiet, sources):
+def test_removed_rows_are_the_rows_of_the_base(refresh, sources):
     base = sources["tbl"]
-    refresh = prepare(0.01, range(1, 4), tmp_path, quiet)
     for table in ("orders", "lineitem"):
         wanted = b"".join(file.read_bytes() for file in base.files[table]).splitlines(True)
         removed = [refresh.pair(number).removed[table] for number in (1, 2, 3)]
@@ -229,11 +227,6 @@ def engine(request, tpch_root, sources, start_engine, quiet):
     source = tpch_root / ENGINES[request.param] / "content"
     with start_engine(request.param, source, quiet) as started:
         yield started
-
-
-@pytest.fixture(scope="module")
-def refresh(tmp_path_factory, quiet):
-    return prepare(SCALE, range(1, 4), tmp_path_factory.mktemp("refresh"), quiet)
 
 
 @pytest.fixture(scope="module")

@@ -33,7 +33,6 @@ from harness.workloads.tpch.answers import (
 from harness.workloads.tpch.qgen import QUERIES, parameters
 from harness.workloads.tpch.reference import NoReference, References, read_kept, shipped
 from harness.workloads.tpch.refresh_data import orders_per_set
-from harness.workloads.tpch.refresh_sets import prepare
 from harness.workloads.tpch.source_database import SourceDatabase, open_views, rows_of
 from harness.workloads.tpch.statements import Statement, query_sql
 
@@ -208,11 +207,6 @@ def test_a_check_that_breaks_is_unknown_and_never_passed(answers, monkeypatch, q
 # The generated files after refresh functions: what references are computed from -----
 
 SET = orders_per_set(SCALE)
-
-
-@pytest.fixture(scope="module")
-def refresh(tmp_path_factory, quiet):
-    return prepare(SCALE, range(1, 3), tmp_path_factory.mktemp("sets"), quiet)
 
 
 @pytest.fixture(params=[False, True], ids=["read for each", "loaded once"])
