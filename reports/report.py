@@ -24,11 +24,6 @@ from reports.agreement import (
 from reports.answers import answer_blocks, gains_of, not_controlled
 from reports.arm import Arm
 from reports.basis import apart
-from reports.charts import draw_panel
-from reports.charts.curves import lines_over_parameter
-from reports.charts.forest import overview
-from reports.charts.over_time import draw_timeline
-from reports.charts.stacked import resource_bars
 from reports.compare import Group
 from reports.compare_output import (
     change_text,
@@ -310,6 +305,8 @@ class Report:
         return Paragraph((f"{text} · ", link), "about")
 
     def _answers(self) -> Iterator[Block]:
+        from reports.charts.forest import overview  # and matplotlib, where it is needed
+
         if drawing := overview(self.answers):
             yield drawing
         if self.answers:
@@ -331,6 +328,8 @@ class Report:
 
     def _causes(self) -> Iterator[Block]:
         """Why: in words, and of the first engines the time by resource and the file I/O."""
+        from reports.charts.stacked import resource_bars  # and matplotlib, where it is needed
+
         several = len({where for where, _ in self.answers}) > 1
         for where, group in self.answers[:_MOST_CAUSES]:
             if why := explanation(group).text:
@@ -418,6 +417,8 @@ class Report:
 
     def _sweep(self, group: Sequence[Sweep], name: str) -> Section:
         """A result over a parameter, across panels, in one place for each sweep."""
+        from reports.charts.curves import lines_over_parameter  # and matplotlib, where it is needed
+
         first = group[0]
         drawing = lines_over_parameter(group, name, self.published)
         blocks: list[Block] = [drawing] if drawing else []
@@ -490,6 +491,8 @@ def _panel_blocks(
     panel: Panel, number: int, published: Sequence[PublishedSeries]
 ) -> Iterator[Block]:
     """One engine's results: charts, comparisons, tables, and what explains them."""
+    from reports.charts import draw_panel  # and matplotlib, where it is needed
+
     tables = PanelTables(panel)
     if any(q.name.startswith("process_cpu_per_") for q in tables.kinds):
         yield note(
@@ -527,6 +530,8 @@ def _panel_blocks(
 
 def _over_time(panel: Panel, number: int) -> Iterator[Block]:
     """One run of each of the first arms, over time."""
+    from reports.charts.over_time import draw_timeline  # and matplotlib, where it is needed
+
     timelines = [representative(arm) for arm in panel.arms[:_MOST_OVER_TIME]]
     charts = [
         draw_timeline(timeline, panel.title_with_workload, f"{number}-over-time-{at}")

@@ -40,9 +40,6 @@ def _print_answers(finished: Sequence[StoredRun]) -> None:
 
     Where only a parameter varies, print the command that draws the results over it.
     """
-    from reports.page import print_blocks  # reports are loaded where they are needed
-    from reports.report import Report
-
     usable = [stored for stored in finished if stored.result.status != "failed"]
     if not usable:
         return
@@ -51,6 +48,9 @@ def _print_answers(finished: Sequence[StoredRun]) -> None:
     results = given(None if is_default else root)
     following = f"harness report -e {shlex.quote(_experiment(usable[0]))}{results}"
     if len({(stored.spec.where, stored.spec.label) for stored in usable}) > 1:
+        from reports.page import print_blocks  # reports are loaded where they are needed
+        from reports.report import Report
+
         with suppress(UsageError):  # runs that are not comparable
             print_blocks(Report(usable).answer_blocks(following))
     elif len({canonical_json(stored.spec.params) for stored in usable}) > 1:

@@ -26,6 +26,8 @@ _IMPORTED = (
     *(f"harness.workloads.{name}.workload" for name in ("tpch", "tpcc", "ycsb")),
     "msgspec",
     "numpy",
+    "reports.charts",
+    "reports.report",
     "rich.progress",
 )
 
