@@ -8,7 +8,8 @@
  * Threads of a partition share its part of the range: sequential ones take the next access in
  * turn, as the writers of one log do. Its file was written beforehand (preallocated); with
  * `appends` it is a new one that grows until it is as large as the part, and is cut to nothing
- * then. That time is no part of any figure (`truncating_ns`, of all threads together).
+ * then. That time is no part of any figure (`truncating_ns`, of all threads together). Each writer
+ * syncs for itself; with `grouped` a sync serves all that wait, as databases' group commit does.
  *
  * `direct` goes past the page cache: `auto` where file system and size allow it. A job through the
  * page cache finds its range there (with `cold`, nothing of what an operation reads), another one
@@ -24,60 +25,15 @@
  * The first word of each 4 KiB of a file states its place: every read that begins there is checked,
  * and after each repeat a sample of the file.
  */
-#include "io_ring.h"
-#include "kernel.h"
-#include "target.h"
-#include "timer_overhead.h"
+#include "file.h"
 
 #include <sys/stat.h>
 
 enum { MOST_DEPTH = 1024, MOST_ACCESS = 1 << 30, SAMPLES = 64, BUFFER_UNIT = 4096 };
-enum sync { NO_SYNC, FSYNC, FDATASYNC, DSYNC };
-enum direct { DIRECT_AUTO, DIRECT_YES, DIRECT_NO };
 static const char *const operations[] = {"read", "write", NULL};
 static const char *const patterns[] = {"sequential", "random", NULL};
 static const char *const syncs[] = {"none", "fsync", "fdatasync", "dsync", NULL};
 static const char *const directs[] = {"auto", "yes", "no", NULL};
-
-/* What the threads of a partition share. */
-struct part {
-    int fd; /* of the file; those of its threads are others */
-    uint64_t first_byte;
-    _Atomic uint64_t next;   /* access in turn */
-    pthread_rwlock_t growth; /* of a file that grows: who cuts it writes, who appends reads */
-};
-
-struct file_job {
-    bool write, random, appends;
-    enum sync sync;
-    enum direct direct;
-    bool cold, migrate;
-    uint64_t access_bytes, sync_every, touch_bytes;
-    uint32_t queue_depth;
-
-    int flags; /* of its threads' descriptors */
-    uint64_t accesses; /* of a part */
-    struct part *parts;
-    struct tb_hdr calls, syncs; /* of all threads, from `begin` to `report` */
-    _Atomic uint64_t truncating_ns, laps;
-    struct mb_timer_overhead overhead;
-};
-
-struct caller {
-    int fd;
-    struct part *part;
-    char *buffers; /* queue_depth of them */
-    char *touched; /* touch_bytes of memory */
-    cpu_set_t cpus; /* it may run on */
-    int cpu;
-    uint64_t until_sync;
-    struct tb_hdr calls, syncs; /* where an operation is both */
-    struct mb_ring ring;
-    struct request {
-        uint64_t offset, begin;
-    } *requests;
-    uint32_t *idle, idle_count; /* requests that are not under way */
-};
 
 static const struct tb_param params[] = {
     TB_WORD_KEY(struct file_job, "operation", write, operations, 0, -1),
@@ -88,6 +44,7 @@ static const struct tb_param params[] = {
     TB_WORD_KEY(struct file_job, "direct", direct, directs, 0, DIRECT_AUTO),
     TB_INTEGER_KEY(struct file_job, "queue_depth", queue_depth, 1, MOST_DEPTH, 1),
     TB_FLAG_KEY(struct file_job, "appends", appends, false),
+    TB_FLAG_KEY(struct file_job, "grouped", grouped, false),
     TB_FLAG_KEY(struct file_job, "cold", cold, false),
     TB_FLAG_KEY(struct file_job, "migrate", migrate, false),
     MB_BYTES_KEY(struct file_job, "touch_bytes", touch_bytes, 0),
@@ -104,6 +61,9 @@ static bool contradicts(const struct mb_job *job, const struct file_job *file,
         return !tb_fail(error, "sync: a read is not synced");
     if (file->sync_every > 1 && !called)
         return !tb_fail(error, "sync_every: goes with sync fsync or fdatasync");
+    if (file->grouped && (!called || file->sync_every > 1 || file->appends))
+        return !tb_fail(error, "grouped: goes with sync fsync or fdatasync of every write, and "
+                               "without appends");
     if (file->appends && (!file->write || file->random))
         return !tb_fail(error, "appends: only sequential writes make a file longer");
     if (file->queue_depth > 1 && (called || file->appends || file->direct == DIRECT_NO))
@@ -139,6 +99,8 @@ static bool validate(struct mb_job *job, struct tb_error *error)
     for (uint32_t i = 0; i < job->partitions; i++) {
         file->parts[i] = (struct part){.fd = -1};
         pthread_rwlock_init(&file->parts[i].growth, NULL);
+        pthread_mutex_init(&file->parts[i].group.lock, NULL);
+        pthread_cond_init(&file->parts[i].group.synced, NULL);
     }
     return true;
 }
@@ -157,6 +119,8 @@ static void release(struct mb_job *job)
         if (file->appends && file->parts[i].fd >= 0)
             close(file->parts[i].fd);
         pthread_rwlock_destroy(&file->parts[i].growth);
+        pthread_mutex_destroy(&file->parts[i].group.lock);
+        pthread_cond_destroy(&file->parts[i].group.synced);
     }
     free(file->parts);
     free_histograms(file);
@@ -246,8 +210,6 @@ static bool prepare(struct mb_job *job, struct tb_error *error)
     return true;
 }
 
-/* ---- calls ---- */
-
 static void begin(struct mb_thread *thread)
 {
     struct file_job *file = thread->job->params;
@@ -290,251 +252,6 @@ static void begin(struct mb_thread *thread)
         tb_fail(&thread->error, "queue_depth: io_uring: %s", strerror(errno));
 }
 
-static uint64_t next_offset(struct mb_thread *thread, const struct file_job *file,
-                            struct part *part)
-{
-    uint64_t access = file->random ? tb_random_next(&thread->random) >> 11
-                                   : atomic_fetch_add_explicit(&part->next, 1, memory_order_relaxed);
-    return part->first_byte + access % file->accesses * file->access_bytes;
-}
-
-/* A read's first word, if it is that of a 4 KiB block, must tell the block. */
-static bool at_its_place(struct mb_thread *thread, const char *bytes, uint64_t offset)
-{
-    uint64_t word;
-    memcpy(&word, bytes, sizeof word);
-    return offset % MB_STAMPED_BYTES != 0 || word == mb_stamp(offset) ||
-           tb_fail(&thread->error, "the file does not have at byte %" PRIu64 " what was written "
-                                   "there", offset);
-}
-
-static bool failed_call(struct mb_thread *thread, const struct file_job *file, uint64_t offset,
-                        const char *reason)
-{
-    return tb_fail(&thread->error, "%s of %" PRIu64 " bytes at %" PRIu64 ": %s",
-                   file->write ? "write" : "read", file->access_bytes, offset, reason);
-}
-
-static bool transfer(struct mb_thread *thread, const struct file_job *file, uint64_t offset)
-{
-    const struct caller *caller = thread->own;
-    uint64_t moved = 0;
-    while (moved < file->access_bytes) {
-        char *bytes = caller->buffers + moved;
-        size_t left = file->access_bytes - moved;
-        off_t at = (off_t)(offset + moved);
-        ssize_t more = file->write ? pwrite(caller->fd, bytes, left, at)
-                                   : pread(caller->fd, bytes, left, at);
-        if (more < 0 && errno == EINTR)
-            continue;
-        if (more <= 0)
-            return failed_call(thread, file, offset, more ? strerror(errno) : "the file ends");
-        moved += (uint64_t)more;
-    }
-    return true;
-}
-
-static bool sync_file(struct mb_thread *thread, const struct file_job *file)
-{
-    const struct caller *caller = thread->own;
-    int status = file->sync == FSYNC ? fsync(caller->fd) : fdatasync(caller->fd);
-    return status == 0 || tb_fail(&thread->error, "%s: %s", syncs[file->sync], strerror(errno));
-}
-
-static void go_to_next_processor(struct caller *caller)
-{
-    cpu_set_t next;
-    do
-        caller->cpu = (caller->cpu + 1) % CPU_SETSIZE;
-    while (!CPU_ISSET(caller->cpu, &caller->cpus));
-    CPU_ZERO(&next);
-    CPU_SET(caller->cpu, &next);
-    sched_setaffinity(0, sizeof next, &next); /* one that was taken away meanwhile: it stays */
-}
-
-/* What comes between two operations, and is not measured. */
-static void come_between(struct mb_thread *thread, const struct file_job *file, uint64_t offset)
-{
-    struct caller *caller = thread->own;
-    if (!file->cold && !file->touch_bytes && !file->migrate)
-        return;
-    uint64_t from = tb_monotonic_ns(), cpu_from = tb_thread_cpu_ns();
-    if (file->migrate && CPU_COUNT(&caller->cpus) > 1)
-        go_to_next_processor(caller);
-    if (file->cold)
-        posix_fadvise(caller->fd, (off_t)offset, (off_t)file->access_bytes, POSIX_FADV_DONTNEED);
-    volatile char *touched = caller->touched;
-    for (uint64_t at = 0; at < file->touch_bytes; at += MB_LINE)
-        touched[at]++;
-    thread->done.excluded_cpu_ns += tb_thread_cpu_ns() - cpu_from;
-    thread->done.excluded_ns += tb_monotonic_ns() - from;
-}
-
-/* One operation, with its sync where that is due. */
-static bool operate(struct mb_thread *thread, const struct file_job *file, uint64_t offset)
-{
-    struct caller *caller = thread->own;
-    come_between(thread, file, offset);
-    bool called = file->sync == FSYNC || file->sync == FDATASYNC;
-    bool due = called && --caller->until_sync == 0;
-    if (file->write)
-        mb_stamp_all(caller->buffers, offset, file->access_bytes);
-    uint64_t from = mb_clock_begin();
-    if (!transfer(thread, file, offset))
-        return false;
-    uint64_t written = called ? mb_clock_end() : 0;
-    if (due && !sync_file(thread, file))
-        return false;
-    uint64_t to = due || !called ? mb_clock_end() : written;
-    if (due)
-        caller->until_sync = file->sync_every;
-    if (thread->recording) {
-        tb_hdr_record(&thread->latency, mb_ns(to - from), 1);
-        if (called)
-            tb_hdr_record(&caller->calls, mb_ns(written - from), 1);
-        if (due)
-            tb_hdr_record(&caller->syncs, mb_ns(to - written), 1);
-    }
-    return file->write || at_its_place(thread, caller->buffers, offset);
-}
-
-/* The file is as large as its part: it starts again, once nobody writes to it. */
-static __attribute__((noinline)) bool next_lap(struct mb_thread *thread, struct file_job *file,
-                                               struct part *part)
-{
-    uint64_t from = tb_monotonic_ns();
-    pthread_rwlock_wrlock(&part->growth);
-    bool full = atomic_load(&part->next) >= file->accesses;
-    bool cut = !full || ftruncate(part->fd, 0) == 0;
-    int reason = errno;
-    if (full && cut) {
-        atomic_store(&part->next, 0);
-        atomic_fetch_add(&file->laps, thread->recording);
-    }
-    pthread_rwlock_unlock(&part->growth);
-    uint64_t taken = tb_monotonic_ns() - from;
-    thread->done.excluded_ns += taken;
-    atomic_fetch_add(&file->truncating_ns, thread->recording ? taken : 0);
-    return cut || tb_fail(&thread->error, "cutting the file: %s", strerror(reason));
-}
-
-/* Locked until the access is done, so that the file is not cut meanwhile; false: it is full. */
-static bool take_access(struct mb_thread *thread, const struct file_job *file, struct part *part,
-                        uint64_t *offset)
-{
-    if (pthread_rwlock_tryrdlock(&part->growth) != 0) { /* it is being cut */
-        uint64_t from = tb_monotonic_ns();
-        pthread_rwlock_rdlock(&part->growth);
-        thread->done.excluded_ns += tb_monotonic_ns() - from;
-    }
-    uint64_t access = atomic_fetch_add(&part->next, 1);
-    *offset = access * file->access_bytes;
-    if (access < file->accesses)
-        return true;
-    pthread_rwlock_unlock(&part->growth);
-    return false;
-}
-
-static bool append(struct mb_thread *thread, struct file_job *file)
-{
-    struct part *part = ((struct caller *)thread->own)->part;
-    uint64_t offset;
-    while (!take_access(thread, file, part, &offset))
-        if (!next_lap(thread, file, part))
-            return false;
-    bool written = operate(thread, file, offset);
-    pthread_rwlock_unlock(&part->growth);
-    return written;
-}
-
-static uint64_t work_one_by_one(struct mb_thread *thread, uint64_t count)
-{
-    struct file_job *file = thread->job->params;
-    struct part *part = ((struct caller *)thread->own)->part;
-    for (uint64_t i = 0; i < count; i++) {
-        bool did = file->appends ? append(thread, file)
-                                 : operate(thread, file, next_offset(thread, file, part));
-        if (!did)
-            return i;
-    }
-    return count;
-}
-
-/* ---- several calls under way ---- */
-
-static void queue(struct mb_thread *thread, const struct file_job *file, uint32_t index)
-{
-    struct caller *caller = thread->own;
-    struct request *request = &caller->requests[index];
-    char *buffer = caller->buffers + index * file->access_bytes;
-    request->offset = next_offset(thread, file, caller->part);
-    if (file->write)
-        mb_stamp_all(buffer, request->offset, file->access_bytes);
-    request->begin = mb_clock_begin();
-    mb_ring_queue(&caller->ring, &(struct mb_request){.write = file->write, .fd = caller->fd,
-                                                      .buffer = buffer,
-                                                      .bytes = (uint32_t)file->access_bytes,
-                                                      .offset = request->offset, .id = index});
-}
-
-static bool take(struct mb_thread *thread, const struct file_job *file, uint64_t index, int result)
-{
-    struct caller *caller = thread->own;
-    const struct request *request = &caller->requests[index];
-    uint64_t taken = mb_clock_end() - request->begin;
-    caller->idle[caller->idle_count++] = (uint32_t)index;
-    if (result < 0)
-        return failed_call(thread, file, request->offset, strerror(-result));
-    if ((uint64_t)result != file->access_bytes)
-        return failed_call(thread, file, request->offset, "only a part was done");
-    if (thread->recording)
-        tb_hdr_record(&thread->latency, mb_ns(taken), 1);
-    return file->write ||
-           at_its_place(thread, caller->buffers + index * file->access_bytes, request->offset);
-}
-
-/*
- * As many are under way from one call of this to the next, so that the device is never idle. Each
- * is handed over by itself as soon as there is room, as fio does.
- */
-static uint64_t work_queued(struct mb_thread *thread, uint64_t count)
-{
-    const struct file_job *file = thread->job->params;
-    struct caller *caller = thread->own;
-    uint64_t done = 0, index;
-    int result;
-    while (done < count) {
-        bool handed_over = true;
-        while (handed_over && caller->idle_count > 0) {
-            queue(thread, file, caller->idle[--caller->idle_count]);
-            handed_over = mb_ring_submit(&caller->ring, 0);
-        }
-        if (handed_over && mb_ring_take(&caller->ring, &index, &result)) {
-            if (!take(thread, file, index, result))
-                return done;
-            done++;
-        } else if (!handed_over || !mb_ring_submit(&caller->ring, 1)) {
-            tb_fail(&thread->error, "io_uring: %s", strerror(errno));
-            return done;
-        }
-    }
-    return done;
-}
-
-/* Buffers are written to until all are done. */
-static void drain(struct mb_thread *thread, const struct file_job *file)
-{
-    struct caller *caller = thread->own;
-    uint64_t index;
-    int result;
-    if (caller->ring.fd < 0)
-        return;
-    while (caller->idle_count < file->queue_depth && mb_ring_submit(&caller->ring, 1))
-        while (mb_ring_take(&caller->ring, &index, &result))
-            caller->idle[caller->idle_count++] = (uint32_t)index;
-    mb_ring_close(&caller->ring);
-}
-
 /* ---- kernel ---- */
 
 static void work(struct mb_thread *thread, uint64_t count)
@@ -542,8 +259,8 @@ static void work(struct mb_thread *thread, uint64_t count)
     const struct file_job *file = thread->job->params;
     if (*thread->error.text)
         return;
-    uint64_t done = file->queue_depth > 1 ? work_queued(thread, count)
-                                          : work_one_by_one(thread, count);
+    uint64_t done = file->queue_depth > 1 ? mb_file_work_queued(thread, count)
+                                          : mb_file_work_one_by_one(thread, count);
     thread->done.operations += done;
     thread->done.read_bytes += file->write ? 0 : done * file->access_bytes;
     thread->done.written_bytes += file->write ? done * file->access_bytes : 0;
@@ -554,7 +271,7 @@ static void end(struct mb_thread *thread)
     static pthread_mutex_t adding = PTHREAD_MUTEX_INITIALIZER;
     struct file_job *file = thread->job->params;
     struct caller *caller = thread->own;
-    drain(thread, file);
+    mb_file_drain(thread, file);
     pthread_mutex_lock(&adding);
     tb_hdr_add(&file->calls, &caller->calls);
     tb_hdr_add(&file->syncs, &caller->syncs);

@@ -177,6 +177,17 @@ def test_a_growing_file_is_cut_when_it_is_full(microbench, place):
     assert alone["operations_per_second"] == pytest.approx(200 * 1e9 / ran_ns)
 
 
+@pytest.mark.parametrize("threads", [1, 4])
+def test_a_sync_serves_the_threads_that_wait_for_it(microbench, place, threads):
+    """Each operation ends when a sync has covered it, which its own thread made or another."""
+    job = log(threads=threads, grouped=True)
+    (measured_job,) = jobs(microbench(target(place), measured(job, 200)))
+    facts, timed = measured_job["facts"], measured_job["window"]["operations"]
+    assert measured_job["operations"] == 200
+    assert total(facts["write_call_hdr"]) == total(measured_job["latency_hdr"]) == timed
+    assert timed / threads <= total(facts["sync_hdr"]) <= timed
+
+
 def test_memory_that_is_touched_in_between_is_in_no_figure(microbench, memory):
     """It takes more than half of the time: a read of a tmpfs copies 4 KiB."""
     (measured_job,) = jobs(microbench(target(memory), measured(file(touch_bytes=16 * MIB), 50)))
@@ -212,6 +223,8 @@ def test_a_pace_is_kept_without_the_processor(microbench, memory):
         ("sync_every", {"operation": "write", "sync_every": 2}),
         ("appends", {"appends": True}),
         ("appends", {"operation": "write", "appends": True}),
+        ("grouped", {"operation": "write", "grouped": True}),
+        ("grouped", {"operation": "write", "sync": "fsync", "sync_every": 2, "grouped": True}),
         ("queue_depth", {"queue_depth": 2, "direct": "no"}),
         ("queue_depth", {"queue_depth": 2, "operation": "write", "sync": "fsync"}),
         ("queue_depth", {"queue_depth": 2, "pace": {"pause_ns": 5}}),
