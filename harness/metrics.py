@@ -100,8 +100,9 @@ class Load(_Part, frozen=True):
     ``offered``, ``done``: the metrics of what was offered and done, in
     ``per_s`` times operations per second. ``durations``: the metric of the operations' times,
     distinguished by the label ``noun``. ``main``: the operation that stands for all of them;
-    ``shares``: parameters with the share of each, where the largest does. ``only_with``: the
-    parameter without which the workload offers no load.
+    ``shares``: parameters with the share of each, where the largest does. ``writes``: operations
+    that write, and commit once each; empty if that depends on the run. ``only_with``: the parameter
+    without which the workload offers no load.
     """
 
     noun: Literal["operation", "transaction"]
@@ -113,6 +114,7 @@ class Load(_Part, frozen=True):
     durations: str
     main: str = ""
     shares: Mapping[str, str] = field(default_factory=dict)
+    writes: _Names = ()
     only_with: str = ""
 
 

@@ -45,7 +45,8 @@ class Calls:
 
     ``call_ns``: their mean time in each repeat; ``processor_ns``: of it, computing. ``error``: the
     standard error of the mean of one repeat's calls, as a share. ``shortest_ns``: only one call in
-    twenty was shorter. ``between_ns``: the processor time of work before a call.
+    twenty was shorter. ``between_ns``: the processor time of work before a call. ``syncs``: of an
+    append; fewer than one where a sync serves several.
     """
 
     size_bytes: int
@@ -55,6 +56,7 @@ class Calls:
     error: float
     shortest_ns: float
     between_ns: float = 0.0
+    syncs: float = 1.0
 
     def total_ns(self, repeats: Repeats = Repeats.TYPICAL) -> float:
         """The mean time of a call in one of the repeats.
@@ -74,18 +76,35 @@ class Calls:
 
 
 @dataclass(frozen=True)
+class AfterWork:
+    """Processor times of a call before which memory is used, each by the number of threads.
+
+    ``work_ns``: of using the memory; ``call_ns``: of the call, without those that it consists of:
+    a commit's without its share of syncs.
+    """
+
+    work_ns: Mapping[int, float]
+    call_ns: Mapping[int, float]
+
+    def work(self, customers: int) -> float:
+        return _between(customers, self.work_ns)
+
+    def call(self, customers: int) -> float:
+        return _between(customers, self.call_ns)
+
+
+@dataclass(frozen=True)
 class Baseline:
     """The figures of one tier. ``measurements``: by what they are of.
 
-    ``buffered``: whether its files are in the page cache. ``after_work``: of calls before each of
-    which memory is used, by the number of threads, the processor time of both, less that of the
-    call alone.
+    ``buffered``: whether its files are in the page cache. ``after_work``: of reads, and of appends
+    that share their syncs, as group commit has it; nothing of what was not measured.
     """
 
     tier: str
     measurements: Mapping[Figure, tuple[Calls, ...]]
     buffered: bool
-    after_work: Mapping[Figure, Mapping[int, float]] = field(default_factory=dict)
+    after_work: Mapping[Figure, AfterWork] = field(default_factory=dict)
 
     @classmethod
     def of(cls, tier: str, runs: Sequence[StoredRun]) -> Baseline | None:
@@ -98,20 +117,17 @@ class Baseline:
             return None
         kinds = {record.kind for run in runs for record in run.tiers}
         loops = cls(tier, measurements, bool(kinds & BUFFERED))
-        after_work: dict[Figure, dict[int, float]] = {}
+        after_work: dict[Figure, AfterWork] = {}
         for figure, name in _AFTER_WORK.items():
+            work_ns, call_ns = {}, {}
             for calls in _calls(name, runs):
                 if calls.between_ns:
-                    alone_ns = loops.processor_ns(figure, calls.size_bytes)
-                    extra_ns = calls.between_ns + calls.processor_ns - alone_ns
-                    after_work.setdefault(figure, {})[calls.threads] = extra_ns
+                    alone_ns = calls.syncs * loops.processor_ns(figure, calls.size_bytes)
+                    work_ns[calls.threads] = calls.between_ns
+                    call_ns[calls.threads] = calls.processor_ns - alone_ns
+            if work_ns:
+                after_work[figure] = AfterWork(work_ns, call_ns)
         return replace(loops, after_work=after_work)
-
-    def after_work_ns(self, figure: Figure, customers: int) -> float | None:
-        """Return the processor time of work before a call, and by how much more the call has;
-        None where it was not measured."""
-        measured = self.after_work.get(figure)
-        return _between(customers, measured) if measured else None
 
     def waiting_ns(
         self, figure: Figure, size_bytes: float, repeats: Repeats = Repeats.TYPICAL
@@ -182,7 +198,7 @@ _MEASUREMENTS: Mapping[Figure, tuple[str, ...]] = {
 
 _AFTER_WORK: Mapping[Figure, str] = {
     "read": "page_read_after_work",
-    "append": "log_append_after_work",
+    "append": "log_commit_after_work",
 }
 
 
@@ -224,11 +240,10 @@ def _calls(name: str, runs: Sequence[StoredRun]) -> Iterable[Calls]:
     for (size_bytes, threads), metrics in sorted(by_place.items()):
         rates = _samples(metrics, "operations_per_second")
         computing = _samples(metrics, "operation_kernel_ns")
-        durations = [
-            times
-            for metric in metrics
-            if metric.name == "operation_duration_ns" and (times := histogram(metric)) is not None
-        ]
+        durations, syncs = (
+            [times for metric in metrics if metric.name == name and (times := histogram(metric))]
+            for name in ("operation_duration_ns", "fdatasync_duration_ns")
+        )
         if not rates or not durations:
             continue
         merged = hdr.merge(durations)
@@ -240,6 +255,7 @@ def _calls(name: str, runs: Sequence[StoredRun]) -> Iterable[Calls]:
             _standard_error(merged, len(rates)),
             merged.percentile(5),
             median(between) if (between := _samples(metrics, "between_processor_ns")) else 0.0,
+            sum(times.total for times in syncs) / merged.total if syncs else 1.0,
         )
 
 

@@ -14,7 +14,7 @@ from harness.host.processors import cpu_numbers
 from harness.iotrace.page import PARTS, Cell
 from harness.metrics import Load
 from harness.store.runs import StoredRun
-from reports.explain.ceilings import operations_of, values_of
+from reports.explain.ceilings import operations_of, values_of, waited_of
 from reports.explain.devices import cell_of
 from reports.values import Quantity, histogram, natural
 
@@ -57,7 +57,9 @@ class Demand:
     """The mean operation of a closed loop.
 
     ``processor_ns``: of engine and client; ``others``: other programs that computed at the
-    same time, on the same ``processors``; ``throughput``: that was measured, per ns.
+    same time, on the same ``processors``; ``throughput``: that was measured, per ns; ``writes``:
+    share of the operations that write, None if the workload does not say which; ``locked``: share
+    of an operation's time in which its session waits for a lock, 0 if that was not observed.
     """
 
     customers: int
@@ -66,6 +68,8 @@ class Demand:
     others: float
     throughput: float
     calls: tuple[FileCalls, ...]
+    writes: float | None = None
+    locked: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -106,6 +110,27 @@ def demand_of(run: StoredRun, load: Load) -> Demand | None:
         values.get(Quantity("other_cpu_share"), 0.0) * processors,
         count / window_ns,
         tuple(file_calls(run, count)),
+        _writing(run, load) / count if load.writes else None,
+        _locked(run) if Quantity(f"server_cpu_per_{load.noun}_ns") in values else 0.0,
+    )
+
+
+def _locked(run: StoredRun) -> float:
+    """Return the share of time in which sessions of a server wait for locks.
+
+    Threads of an engine inside the client wait for one another's syncs by the same call.
+    """
+    waited = waited_of(run).get("")
+    return waited.of(("lock",)) / waited.latency_ns if waited else 0.0
+
+
+def _writing(run: StoredRun, load: Load) -> int:
+    """Return the number of operations that write."""
+    return sum(
+        durations.total
+        for metric in run.result.metrics
+        if metric.name == load.durations and metric.labels.get(load.noun) in load.writes
+        if (durations := histogram(metric)) is not None
     )
 
 

@@ -20,7 +20,6 @@ from reports.explain.baseline import Baseline, Figure, Repeats
 from reports.explain.demand import Demand, FileCalls, QueryDemand
 from reports.explain.queueing import (
     Bounds,
-    Solution,
     Station,
     batch,
     bounds,
@@ -45,7 +44,7 @@ class Law:
     """Closed loop on some tiers, by the laws. ``throughput``, ``bounds``: per ns."""
 
     stations: tuple[Station, ...]
-    solution: Solution
+    throughput: float
     bounds: Bounds
 
     @property
@@ -54,29 +53,28 @@ class Law:
         reads_ns = sum(s.demand_ns for s in self.stations if s.name == "read")
         return reads_ns / sum(s.demand_ns for s in self.stations)
 
-    @property
-    def throughput(self) -> float:
-        return self.solution.throughput
-
 
 @dataclass(frozen=True)
 class Calibration:
     """Facts that A's trace has beyond the demand.
 
     ``commits``: visits to the log of an operation, where each waits until its entry is durable.
-    ``reads``, ``syncs``: times that these took on A, over those of its baseline.
+    ``reads``, ``syncs``: times that these took on A, over those of its baseline. ``locked``: for
+    how long an operation holds a lock that all others need, as a share of its time at the log.
     """
 
     commits: float
     reads: float = 1.0
     syncs: float = 1.0
+    locked: float = 0.0
 
 
 def calibrate(demand: Demand, a: Tiers, repeats: Repeats = Repeats.TYPICAL) -> Calibration:
     """Return the calibration by a run on ``a``; its baseline is that of some of the repeats."""
-    return Calibration(
+    calls = Calibration(
         commits_of(demand, a), _reads_scale(demand, a, repeats), _syncs_scale(demand, a, repeats)
     )
+    return replace(calls, locked=_locked(demand, _Network(demand, a, a, calls, repeats).stations()))
 
 
 def _reads_scale(demand: Demand, a: Tiers, repeats: Repeats) -> float:
@@ -119,10 +117,13 @@ def _append_ns(demand: Demand, tier: Baseline, size_bytes: float, repeats: Repea
 def commits_of(demand: Demand, a: Tiers) -> float:
     """Return the commits of an operation, of a demand that was measured on ``a``.
 
-    They are its syncs times the mean size of their group, which follows from the commits, and from
-    the duration of syncs that the trace has.
+    An operation that writes commits once, if there are syncs enough: a sync serves each customer
+    once. Where that is not known, commits are the syncs times the mean size of their group, which
+    follows from the commits, and from the duration of syncs that the trace has.
     """
     syncs = _syncs(demand)
+    if demand.writes is not None and demand.writes <= syncs * demand.customers:
+        return max(syncs, demand.writes)
     traced_ns = _traced_ns(demand)
     commits = syncs
     if not traced_ns or demand.customers == 1:
@@ -151,12 +152,63 @@ def closed_loop(
     throughput = 0.0
     for _ in range(_ROUNDS):
         stations = tuple(_slowed(station, throughput, background) for station in alone)
-        solution = solve(stations, demand.customers)
-        before = throughput
-        throughput = (before + solution.throughput) / 2 if before else solution.throughput
+        before, solved = throughput, _throughput(stations, demand.customers, calibration.locked)
+        throughput = (before + solved) / 2 if before else solved
         if not background or math.isclose(before, throughput, rel_tol=_CLOSE):
             break
-    return Law(stations, solution, bounds(stations, demand.customers))
+    return Law(stations, throughput, bounds(stations, demand.customers))
+
+
+def _throughput(stations: Sequence[Station], customers: int, locked: float) -> float:
+    """Solve a network whose customers hold a lock for a share of their time at the log.
+
+    Those that wait for it are not at the stations: the method of surrogate delays (Jacobson and
+    Lazowska 1982), by iteration.
+    """
+    active = float(customers)
+    throughput, log_ns = _of_active(stations, active)
+    for _ in range(_ROUNDS if locked else 0):
+        before, present_ns = active, active / throughput
+        locking_ns = min(present_ns, locked * log_ns)
+        active = (active + present_ns * _of_lock(locking_ns, present_ns, customers)) / 2
+        throughput, log_ns = _of_active(stations, active)
+        if math.isclose(before, active, rel_tol=_CLOSE):
+            break
+    return throughput
+
+
+def _locked(demand: Demand, stations: Sequence[Station]) -> float:
+    """Return for how long an operation holds the lock by how long others waited for it, as a share
+    of its time at the log."""
+    active = max(1.0, demand.customers * (1 - demand.locked))
+    throughput, log_ns = _of_active(stations, active)
+    if not log_ns or active >= demand.customers:
+        return 0.0
+    low_ns, high_ns = 0.0, active / throughput
+    while high_ns - low_ns > _CLOSE * active / throughput:
+        locking_ns = (low_ns + high_ns) / 2
+        enough = _of_lock(locking_ns, active / throughput, demand.customers) < throughput
+        low_ns, high_ns = (low_ns, locking_ns) if enough else (locking_ns, high_ns)
+    return high_ns / log_ns
+
+
+def _of_lock(locking_ns: float, present_ns: float, customers: int) -> float:
+    """Return the throughput of customers that need a lock for a part of the time at stations."""
+    lock = Station("lock", locking_ns)
+    return solve([lock], customers, max(0.0, present_ns - locking_ns)).throughput
+
+
+def _of_active(stations: Sequence[Station], active: float) -> tuple[float, float]:
+    """Return the throughput, and the time at the log, of customers of any number from 1 on."""
+    fewer = max(1, math.floor(active))
+    ends = []
+    for customers in (fewer, fewer + 1):
+        solution = solve(stations, customers)
+        at_log = sum(solution.queue(i) for i, s in enumerate(stations) if s.name == _LOG)
+        ends.append((solution.throughput, at_log / solution.throughput))
+    (low, low_ns), (high, high_ns) = ends
+    share = max(0.0, active - fewer)
+    return low + share * (high - low), low_ns + share * (high_ns - low_ns)
 
 
 def _slowed(station: Station, throughput: float, background: Mapping[str, float]) -> Station:
@@ -226,10 +278,12 @@ class _Network:
     repeats: Repeats
 
     def stations(self) -> list[Station]:
+        demand = self.demand
         devices: dict[tuple[str, Figure], list[tuple[float, FileCalls]]] = defaultdict(list)
-        processor_ns = self.demand.processor_ns
+        processor_ns = computed_ns = demand.processor_ns
         syncs: list[FileCalls] = []
-        for calls in self.demand.calls:
+        waits: dict[tuple[Figure, str], float] = defaultdict(float)
+        for calls in demand.calls:
             figure = self._figure(calls)
             if figure is None:
                 continue
@@ -238,25 +292,35 @@ class _Network:
                 tier[calls.part].processor_ns(figure, calls.size_bytes) for tier in (self.a, self.b)
             )
             processor_ns += made * (on_b - on_a)
+            computed_ns -= made * on_a
             if _is_commit(calls):
                 syncs.append(calls)
             else:
-                processor_ns += made * self._after_work_ns(figure, calls.part)
+                waits[figure, calls.part] += made
                 devices[self.b[calls.part].tier, figure].append((made, calls))
-        demand = self.demand
         if syncs:
-            processor_ns += self.calibration.commits * self._after_work_ns("append", _LOG)
+            waits["append", _LOG] = self.calibration.commits
+        processor_ns += self._after_waits_ns(waits, computed_ns)
         computing_ns = max(_LEAST_COMPUTED * demand.processor_ns, processor_ns)
         result = [processors(computing_ns, demand.processors, demand.others, demand.customers)]
         result += [self._device(figure, visits) for (_, figure), visits in devices.items()]
         return [*result, self._log(syncs)] if syncs else result
 
-    def _after_work_ns(self, figure: Figure, part: str) -> float:
-        """By how much more work takes before a call on B than on A."""
-        on_a, on_b = (
-            tiers[part].after_work_ns(figure, self.demand.customers) for tiers in (self.a, self.b)
-        )
-        return 0.0 if on_a is None or on_b is None else on_b - on_a
+    def _after_waits_ns(
+        self, waits: Mapping[tuple[Figure, str], float], computed_ns: float
+    ) -> float:
+        """By how much more processor time waiting takes on B than on A: of the calls, and of the
+        work between them, which is less than the baseline's where the operation computes less."""
+        customers, more_ns = self.demand.customers, 0.0
+        for (figure, part), made in waits.items():
+            on_a, on_b = (tiers[part].after_work.get(figure) for tiers in (self.a, self.b))
+            if on_a is None or on_b is None or not made:
+                continue
+            work_ns = on_a.work(customers)
+            share = min(1.0, max(0.0, computed_ns) / sum(waits.values()) / work_ns)
+            more_ns += made * share * (on_b.work(customers) - work_ns)
+            more_ns += made * (on_b.call(customers) - on_a.call(customers))
+        return more_ns
 
     def _figure(self, calls: FileCalls) -> Figure | None:
         """Return the baseline's measurement of calls that sessions make and wait for."""

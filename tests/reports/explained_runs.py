@@ -152,7 +152,7 @@ def baseline_suite(
     takes that long, for any size and any number of threads, times ``repeats`` in each repeat.
     ``kernel_us``: of it, processor time; ``after_work_us``: of work before an append."""
     metrics = []
-    after = {"log_append_after_work": ("sync", 8192)} if after_work_us else {}
+    after = {"log_commit_after_work": ("sync", 8192)} if after_work_us else {}
     for measurement, (call, size) in (BASELINE_CALLS | after).items():
         us = call_us[call]
         for threads in (1, 16):

@@ -68,6 +68,16 @@ def test_work_after_a_call_that_waits_takes_longer(tmp_path):
     assert law.value == pytest.approx((590 + 409) / (590 - 30 + 4 + 0.3), rel=1e-3)
 
 
+def test_work_that_is_less_than_the_baseline_s_shrinks_in_proportion(tmp_path):
+    """There are 590 µs for a commit and a tenth of a read, of the 800 µs of the baseline's work."""
+    a, b = (tpcc(tmp_path, placement, users=1) for placement in ("ssd-both", "pmem-both"))
+    baseline_suite(tmp_path, "ssd", SSD, after_work_us=800.0)
+    baseline_suite(tmp_path, "pmem", PMEM, after_work_us=400.0)
+    law = of_kind(Predicted, predicted(tmp_path, a, b))
+    on_b = 590 - 590 / 1.1 / 800 * 400
+    assert law.value == pytest.approx((590 + 409) / (on_b + 4 + 0.3), rel=1e-3)
+
+
 def test_the_run_has_the_times_of_a_and_the_baselines_the_ratio(tmp_path):
     """A's syncs took half as long as in its baseline, so B's are taken to do so, too."""
     a, b = (tpcc(tmp_path, placement, users=1) for placement in ("ssd-both", "pmem-both"))

@@ -1,6 +1,7 @@
 """The worked example of docs/prediction.md, computed by the functions that it explains."""
 
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -108,6 +109,26 @@ def test_a_slower_repeat_of_the_baseline_is_slower(laws):
     calibration, before, _ = laws
     slower = closed_loop(DEMAND, SSD, SSD, calibration, Repeats.SLOWEST)
     assert slower.throughput == pytest.approx(before.throughput)  # it has one repeat
+
+
+@pytest.mark.parametrize(("syncs", "known"), [(0.58, True), (0.2, False)])
+def test_an_operation_that_writes_commits_if_there_are_syncs_enough(syncs, known):
+    """A sync serves each of the four users once: 0.2 are not enough for 0.92 commits."""
+    (calls_of_log,) = DEMAND.calls
+    demand = replace(DEMAND, writes=0.92, calls=(replace(calls_of_log, calls=syncs),))
+    assert (calibrate(demand, SSD).commits == 0.92) == known
+
+
+def test_users_that_wait_for_a_lock_are_at_no_station():
+    """A quarter of four users: A has three. B's log takes next to no time, and so do its locks."""
+    free = replace(DEMAND, writes=0.92)
+    locked = replace(free, locked=0.25)
+    calibration = calibrate(locked, SSD)
+    on_ssd, on_pmem = (closed_loop(locked, SSD, tiers, calibration) for tiers in (SSD, PMEM))
+    three = closed_loop(replace(free, customers=3), SSD, SSD, calibrate(free, SSD))
+    assert on_ssd.throughput == pytest.approx(three.throughput, rel=1e-3)
+    without = closed_loop(free, SSD, PMEM, calibrate(free, SSD))
+    assert on_pmem.throughput == pytest.approx(without.throughput, rel=0.01)
 
 
 def test_the_page_has_every_reason():
