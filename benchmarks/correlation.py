@@ -24,7 +24,7 @@ from typing import Any
 from models import HARNESS, Device, command, device
 from smoke import SMOKE, parsed
 
-_TIERS = ("ssd", "loop", "slow", "ram")
+TIERS = ("ssd", "loop", "slow", "ram")
 _KINDS = {"ram": "tmpfs"}
 _BASELINE = "baseline"
 _RATES = {"read": 2e9, "write": 1e9}
@@ -101,7 +101,7 @@ def main() -> None:
     """Measure what is missing, and print the table."""
     parser = argparse.ArgumentParser(description=__doc__)
     cases = _SMALL if SMOKE else _CASES
-    parser.add_argument("--tier", action="append", choices=_TIERS, help="may repeat")
+    parser.add_argument("--tier", action="append", choices=TIERS, help="may repeat")
     parser.add_argument("--case", action="append", choices=cases, help="may repeat")
     parser.add_argument("--results", type=Path, help="a folder that is kept")
     options = parsed(parser, tier=["ssd", "ram"])
@@ -113,7 +113,7 @@ def main() -> None:
         disk = Path(next(document["place"] for document in documents if document["name"] == "ssd"))
         disk.mkdir(parents=True, exist_ok=True)
         tiers: list[Device] = []
-        for name in options.tier or _TIERS:
+        for name in options.tier or TIERS:
             made = stack.enter_context(tier(name, disk))
             if isinstance(made, str):
                 print(f"not measured: {name}: {made}")

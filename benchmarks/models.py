@@ -53,11 +53,16 @@ class Device:
     cgroup: Path | None = None
 
 
+def in_group(words: Sequence[str], cgroup: Path | None) -> list[str]:
+    """The command line that runs a command in a control group."""
+    if cgroup is None:
+        return list(words)
+    return ["sh", "-c", f'echo $$ > {cgroup}/cgroup.procs; exec "$@"', "sh", *words]
+
+
 def command(*words: str, cgroup: Path | None = None, may_fail: bool = False) -> str:
     """Output of a command, which runs in a control group; exits where it fails."""
-    argv = list(words)
-    if cgroup is not None:
-        argv = ["sh", "-c", f'echo $$ > {cgroup}/cgroup.procs; exec "$@"', "sh", *argv]
+    argv = in_group(words, cgroup)
     process = subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     try:
         output, errors = process.communicate()

@@ -134,7 +134,7 @@ class _Models:
             Missing("modelled") if self._is_model(a.name, b.name) else speed_up_of(group),
             group.rests_on,
         )
-        return replace(row, mark=mark_of(a.usable, b.usable, row.residual))
+        return replace(row, mark=mark_of(a.usable, b.usable, row.residual, self.sources))
 
     @cached_property
     def _arms(self) -> Mapping[str, Arm]:

@@ -14,8 +14,11 @@ from statistics import median
 
 from harness.metrics import load_of
 from harness.store.runs import StoredRun
+from reports.explain.baseline import Baseline
 from reports.explain.ceilings import values_of
 from reports.explain.demand import Demand, demand_of, queries_of
+from reports.explain.devices import NO_TIER_SOURCES, TierSources, devices_of, host_of
+from reports.explain.laws import calibrate
 from reports.values import Quantity
 
 #: A residual above it, measured over predicted less one, is marked.
@@ -25,11 +28,17 @@ _LOG = "wal"
 
 
 class Mechanism(StrEnum):
-    """What differs between the arms, per operation or query, beyond what the laws predict."""
+    """What differs between the arms, per operation or query, beyond what the laws predict.
+
+    ``SYNC_TIME``, ``READ_TIME``: times of calls over those of the tier's baseline, as where a
+    throttled device lets bursts pass that the baseline has used up.
+    """
 
     PROCESSOR_TIME = "processor-time"
     READS = "reads"
     SYNCS = "syncs"
+    SYNC_TIME = "sync-time"
+    READ_TIME = "read-time"
     STOLEN_TIME = "stolen-time"
     OTHER_PROGRAMS = "other-programs"
     CHECKPOINT = "checkpoint"
@@ -40,7 +49,8 @@ class Mark:
     """Mark of a residual above :data:`MARKED`. ``mechanism``: None if none is in the runs' data.
 
     ``a``, ``b``: medians of its measure on both arms: ns of processor time, calls, shares of the
-    processors, or pages or bytes that checkpoints wrote, of an operation or of all queries.
+    processors, times over those of the baseline, or pages or bytes that checkpoints wrote, of an
+    operation or of all queries.
     """
 
     mechanism: Mechanism | None
@@ -55,14 +65,21 @@ class Mark:
         name = self.mechanism.replace("-", " ")
         if self.mechanism is Mechanism.PROCESSOR_TIME:
             return f"{name} {self.a / 1e3:.3g} → {self.b / 1e3:.3g} µs"
+        if self.mechanism in (Mechanism.SYNC_TIME, Mechanism.READ_TIME):
+            return f"{name} over its baseline's {self.a:.3g} → {self.b:.3g}"
         return f"{name} {self.a:.3g} → {self.b:.3g}"
 
 
-def mark_of(a: Sequence[StoredRun], b: Sequence[StoredRun], residual: float | None) -> Mark | None:
+def mark_of(
+    a: Sequence[StoredRun],
+    b: Sequence[StoredRun],
+    residual: float | None,
+    sources: TierSources = NO_TIER_SOURCES,
+) -> Mark | None:
     """Return the mark of a comparison; None if its prediction is close, or not there."""
     if residual is None or abs(residual) <= MARKED:
         return None
-    sides = [[_measures(run) for run in runs] for runs in (a, b)]
+    sides = [[_measures(run, sources) for run in runs] for runs in (a, b)]
     differing: list[tuple[float, Mark]] = []
     for mechanism in Mechanism:
         of_a, of_b = (
@@ -84,7 +101,7 @@ def _spent(mechanism: Mechanism, measure: float) -> float:
     return max(1e-3, measure)
 
 
-def _measures(run: StoredRun) -> Mapping[Mechanism, float]:
+def _measures(run: StoredRun, sources: TierSources) -> Mapping[Mechanism, float]:
     values = values_of(run)
     shares = {
         Mechanism.STOLEN_TIME: "stolen_cpu_share",
@@ -111,7 +128,23 @@ def _measures(run: StoredRun) -> Mapping[Mechanism, float]:
         measures[Mechanism.PROCESSOR_TIME] = demand.processor_ns
         measures[Mechanism.READS] = _calls(demand, lambda part: part != _LOG, "read")
         measures[Mechanism.SYNCS] = _calls(demand, lambda part: part == _LOG, "sync")
+        if tiers := _baselines(run, demand, sources):
+            calibration = calibrate(demand, tiers)
+            measures[Mechanism.SYNC_TIME] = calibration.syncs
+            measures[Mechanism.READ_TIME] = calibration.reads
     return measures
+
+
+def _baselines(run: StoredRun, demand: Demand, sources: TierSources) -> Mapping[str, Baseline]:
+    """Return the baseline of each part that was called; nothing if one of them has none."""
+    host, placed = host_of(run), devices_of(run)
+    baselines = {
+        part: Baseline.of(placed[part], sources.baselines.get((host, placed[part]), ()))
+        for part in {calls.part for calls in demand.calls}
+        if part in placed
+    }
+    there = {part: baseline for part, baseline in baselines.items() if baseline is not None}
+    return there if there.keys() == {calls.part for calls in demand.calls} else {}
 
 
 def _calls(demand: Demand, of_part: Callable[[str], bool], operation: str) -> float:

@@ -4,10 +4,12 @@ from typing import Any
 
 import msgspec
 import pytest
-from explained_runs import tpcc
+from explained_runs import baseline_suite, tpcc
 from report_runs import metric, with_metrics
 
+from harness.store.run_store import Store
 from harness.store.runs import StoredRun
+from reports.explain.devices import TierSources
 from reports.explain.marks import Mechanism, mark_of
 
 
@@ -51,3 +53,15 @@ def test_what_differs_in_the_direction_of_the_residual_is_named(
     against = mark_of([a], [b], -0.5)
     assert against is not None
     assert against.mechanism is None
+
+
+def test_a_device_that_is_faster_than_its_baseline_is_named(tmp_path):
+    """Syncs of 400 µs on both: on B, where the throttle let them pass, its baseline has 2 ms."""
+    a, b = (tpcc(tmp_path, placement) for placement in ("ssd-both", "pmem-both"))
+    calls = {"read": 90.0, "write": 60.0, "sync": 400.0}
+    baseline_suite(tmp_path, "ssd", calls)
+    baseline_suite(tmp_path, "pmem", calls | {"sync": 2000.0})
+    mark = mark_of([a], [b], 0.5, TierSources.of(Store(tmp_path).runs(), ()))
+    assert mark is not None
+    assert mark.mechanism is Mechanism.SYNC_TIME
+    assert (mark.a, mark.b) == pytest.approx((1.0, 0.2), rel=0.01)

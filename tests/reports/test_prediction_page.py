@@ -111,12 +111,12 @@ def test_a_slower_repeat_of_the_baseline_is_slower(laws):
     assert slower.throughput == pytest.approx(before.throughput)  # it has one repeat
 
 
-@pytest.mark.parametrize(("syncs", "known"), [(0.58, True), (0.2, False)])
-def test_an_operation_that_writes_commits_if_there_are_syncs_enough(syncs, known):
+@pytest.mark.parametrize(("syncs", "enough"), [(0.58, True), (0.2, False)])
+def test_an_operation_that_writes_commits_if_there_are_syncs_enough(syncs, enough):
     """A sync serves each of the four users once: 0.2 are not enough for 0.92 commits."""
     (calls_of_log,) = DEMAND.calls
     demand = replace(DEMAND, writes=0.92, calls=(replace(calls_of_log, calls=syncs),))
-    assert (calibrate(demand, SSD).commits == 0.92) == known
+    assert (calibrate(demand, SSD).commits == 0.92) == enough
 
 
 def test_users_that_wait_for_a_lock_are_at_no_station():
