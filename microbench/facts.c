@@ -135,7 +135,9 @@ json_t *mb_target_facts(const struct mb_target *target)
 {
     bool dram = target->kind == MB_DRAM;
     bool dax = target->map_sync || target->kind == MB_DEVDAX;
-    int64_t huge = dax ? huge_by_faults(target) : huge_by_smaps(target);
+    int64_t huge = dram && !target->mapped ? -1
+                   : dax                   ? huge_by_faults(target)
+                                           : huge_by_smaps(target);
     int64_t unit = extent_unit(target);
     return json_pack(
         "{s:s, s:I, s:o, s:o, s:o, s:o, s:o, s:o, s:s, s:I, s:I}", "kind",

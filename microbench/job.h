@@ -33,10 +33,21 @@ static inline void mb_clean_to_persistence(const void *line)
 struct mb_kernel;
 struct mb_spec;
 
+/* Pages of a part of a target lie on these nodes in turn, `weights` of them on each. */
+struct mb_extent {
+    uint64_t bytes;
+    uint32_t *nodes, *weights;
+    size_t count;
+    uint64_t turn; /* pages until it is the first node's turn again; 0: one page on each node */
+};
+
 struct mb_target {
     const char *name;
     enum mb_target_kind { MB_DRAM, MB_FILE, MB_DEVDAX } kind;
     int node;                                       /* DRAM: -1 any */
+    struct mb_extent *placement; /* DRAM, in place of `node`: its parts, one after the other */
+    size_t extents;
+    uint64_t from_bytes; /* a device: where the target begins on it */
     enum mb_pages { MB_BASE, MB_HUGE } pages; /* DRAM */
     const char *path;                               /* file or directory, device */
     enum mb_sync { MB_SYNC_REQUIRED, MB_SYNC_PREFERRED, MB_SYNC_OFF } sync; /* MAP_SYNC */

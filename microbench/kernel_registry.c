@@ -2,11 +2,11 @@
 #include "kernel.h"
 
 extern const struct mb_kernel mb_throughput, mb_latency, mb_chase, mb_chain, mb_log, mb_page,
-    mb_index, mb_pmdk, mb_file;
+    mb_index, mb_pmdk, mb_file, mb_atomic, mb_map;
 
 static const struct mb_kernel *const kernels[] = {
     &mb_throughput, &mb_latency, &mb_chase, &mb_chain, &mb_log, &mb_page, &mb_index, &mb_pmdk,
-    &mb_file,
+    &mb_file, &mb_atomic, &mb_map,
 };
 
 const struct mb_kernel *mb_kernel_named(const char *name)

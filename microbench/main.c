@@ -38,7 +38,7 @@ static bool map_targets(struct mb_spec *spec, json_t *result, struct tb_error *e
         json_t *facts = mb_target_facts(target);
         json_int_t huge = json_integer_value(json_object_get(facts, "huge_bytes"));
         json_object_set_new(json_object_get(result, "targets"), target->name, facts);
-        if (target->kind == MB_DRAM && target->pages == MB_HUGE &&
+        if (target->base && target->kind == MB_DRAM && target->pages == MB_HUGE &&
             (uint64_t)huge < target->size_bytes / MB_HUGE_PAGE * MB_HUGE_PAGE)
             note(result, "target %s: not all of it is on huge pages, as requested (huge_bytes): its "
                          "figures include TLB misses",

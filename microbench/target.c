@@ -20,11 +20,16 @@
 #define MADV_POPULATE_WRITE 23
 #endif
 #define MOST_NODES 1024
-enum { MOST_TOUCHERS = 16 };
+enum { MOST_TOUCHERS = 16, MOST_WEIGHT = 1000000 };
 
 static bool fail(const struct mb_target *target, const char *what, struct tb_error *error)
 {
     return tb_fail(error, "target %s: %s: %s", target->name, what, strerror(errno));
+}
+
+static uint64_t round_up(uint64_t bytes, uint64_t unit)
+{
+    return (bytes + unit - 1) / unit * unit;
 }
 
 /* ---- reading ---- */
@@ -43,8 +48,10 @@ static const struct tb_param keys[] = {
     WORD("persistence_domain", domain, mb_target_domains, MB_VOLATILE),
     TB_INTEGER_KEY(struct mb_target, "node", node, 0, INT32_MAX, -1),
     TB_INTEGER_KEY(struct mb_target, "size_bytes", size_bytes, 1, INT64_MAX / 2, 0),
+    TB_INTEGER_KEY(struct mb_target, "from_bytes", from_bytes, 0, INT64_MAX / 2, 0),
     TB_FLAG_KEY(struct mb_target, "overwrite", overwrite, false),
     TB_OTHER_KEY("path"),
+    TB_OTHER_KEY("placement"),
     {0},
 };
 #undef WORD
@@ -78,6 +85,71 @@ static bool may_overwrite(const struct mb_target *target, struct tb_error *error
     return true;
 }
 
+static uint64_t page_bytes(const struct mb_target *target)
+{
+    return target->pages == MB_HUGE ? MB_HUGE_PAGE : (uint64_t)sysconf(_SC_PAGESIZE);
+}
+
+/* Numbers from `least` on: as many as there are nodes. */
+static bool read_numbers(const json_t *given, const char *key, json_int_t least, json_int_t most,
+                         size_t count, uint32_t *numbers, struct tb_error *error)
+{
+    bool right = count > 0 && json_array_size(given) == count;
+    for (size_t i = 0; right && i < count; i++) {
+        const json_t *number = json_array_get(given, i);
+        right = json_is_integer(number) && json_integer_value(number) >= least &&
+                json_integer_value(number) <= most;
+        numbers[i] = (uint32_t)json_integer_value(number);
+    }
+    return right || tb_fail(error, "%s: must be a list of a number from %d to %d for each node",
+                            key, (int)least, (int)most);
+}
+
+static bool read_extent(const struct mb_target *target, struct mb_extent *extent,
+                        const json_t *given, struct tb_error *error)
+{
+    static const struct tb_param extent_keys[] = {
+        TB_INTEGER_KEY(struct mb_extent, "bytes", bytes, 0, INT64_MAX / 2, TB_REQUIRED),
+        TB_OTHER_KEY("nodes"),
+        TB_OTHER_KEY("weights"),
+        {0},
+    };
+    const json_t *nodes = json_object_get(given, "nodes");
+    const json_t *weights = json_object_get(given, "weights");
+    extent->count = json_array_size(nodes);
+    extent->nodes = tb_allocate(extent->count + 1, sizeof *extent->nodes);
+    extent->weights = tb_allocate(extent->count + 1, sizeof *extent->weights);
+    if (!tb_params_known(extent_keys, NULL, given, error) ||
+        !tb_params_read(extent_keys, given, extent, error) ||
+        !read_numbers(nodes, "nodes", 0, MOST_NODES - 1, extent->count, extent->nodes, error) ||
+        (weights && !read_numbers(weights, "weights", 1, MOST_WEIGHT, extent->count,
+                                  extent->weights, error)))
+        return false;
+    for (size_t i = 0; weights && i < extent->count; i++)
+        extent->turn += extent->weights[i];
+    return extent->bytes % page_bytes(target) == 0 ||
+           tb_fail(error, "bytes: must be a multiple of a page of %" PRIu64 " bytes",
+                   page_bytes(target));
+}
+
+static bool read_placement(struct mb_target *target, const json_t *given, struct tb_error *error)
+{
+    uint64_t sum = 0;
+    if (!given)
+        return true;
+    if (target->kind != MB_DRAM || target->node >= 0 || json_array_size(given) == 0)
+        return tb_fail(error, "placement: must be a list, of kind dram without node");
+    target->placement = tb_allocate(json_array_size(given), sizeof *target->placement);
+    for (size_t i = 0; i < json_array_size(given); i++) {
+        struct mb_extent *extent = &target->placement[target->extents++];
+        if (!read_extent(target, extent, json_array_get(given, i), error))
+            return tb_fail_within(error, "placement: ");
+        sum += extent->bytes;
+    }
+    return sum == round_up(target->size_bytes, page_bytes(target)) ||
+           tb_fail(error, "placement: must have as many bytes as size_bytes, in whole pages");
+}
+
 bool mb_target_read(struct mb_target *target, const char *name, const json_t *given,
                     struct tb_error *error)
 {
@@ -93,20 +165,23 @@ bool mb_target_read(struct mb_target *target, const char *name, const json_t *gi
         return false;
     if (target->kind == MB_DEVDAX && !devdax_size(target, &device_bytes, error))
         return false;
+    if (target->from_bytes && target->kind != MB_DEVDAX)
+        return tb_fail(error, "target %s: from_bytes: only of kind devdax", name);
+    if (target->from_bytes % MB_HUGE_PAGE != 0 ||
+        (target->from_bytes && target->from_bytes >= device_bytes))
+        return tb_fail(error, "target %s: from_bytes: must be a multiple of %d within the device",
+                       name, (int)MB_HUGE_PAGE);
+    device_bytes -= target->from_bytes;
     target->size_bytes = target->size_bytes ? target->size_bytes : device_bytes;
     bool whole = target->size_bytes > 0 && target->size_bytes % MB_LINE == 0;
     if (!whole || (device_bytes && target->size_bytes > device_bytes))
         return tb_fail(error, "target %s: size_bytes: must be a multiple of %d%s", name,
                        (int)MB_LINE, device_bytes ? " and at most the device's size" : "");
-    return true;
+    return read_placement(target, json_object_get(given, "placement"), error) ||
+           tb_fail_within(error, "target %.100s: ", name);
 }
 
 /* ---- mapping ---- */
-
-static uint64_t round_up(uint64_t bytes, uint64_t unit)
-{
-    return (bytes + unit - 1) / unit * unit;
-}
 
 /*
  * Address space for the target that begins at a multiple of `unit`. After it a page stays
@@ -127,20 +202,34 @@ static char *reserve(uint64_t bytes, uint64_t unit)
     return base;
 }
 
+typedef unsigned long node_mask[MOST_NODES / (8 * sizeof(unsigned long))];
+
+static void add_node(node_mask nodes, size_t node)
+{
+    size_t width = 8 * sizeof *nodes;
+    nodes[node / width] |= 1ul << node % width;
+}
+
+/* Of the calling thread's allocations to come: on one node, or as Linux decides (NULL). */
+static long thread_policy(const unsigned long *nodes)
+{
+    return syscall(SYS_set_mempolicy, nodes ? MPOL_BIND : MPOL_DEFAULT, nodes,
+                   nodes ? (unsigned long)MOST_NODES : 0ul);
+}
+
 /* Of the calling thread's allocations to come, or of the target's mapping. */
 static bool bind_to_node(const struct mb_target *target, bool of_thread, struct tb_error *error)
 {
-    unsigned long nodes[MOST_NODES / (8 * sizeof(unsigned long))] = {0};
-    size_t width = 8 * sizeof *nodes, node = (size_t)target->node;
+    node_mask nodes = {0};
+    size_t node = (size_t)target->node;
     if (target->node < 0)
         return true;
     if (node < MOST_NODES)
-        nodes[node / width] |= 1ul << node % width;
-    long failed =
-        of_thread ? syscall(SYS_set_mempolicy, MPOL_BIND, nodes, (unsigned long)MOST_NODES)
-                  /* All that is mapped: the kernel splits no page of 1 GiB. */
-                  : syscall(SYS_mbind, target->base, target->mapped_bytes, MPOL_BIND, nodes,
-                            (unsigned long)MOST_NODES, 0ul);
+        add_node(nodes, node);
+    long failed = of_thread ? thread_policy(nodes)
+                            /* All that is mapped: the kernel splits no page of 1 GiB. */
+                            : syscall(SYS_mbind, target->base, target->mapped_bytes, MPOL_BIND,
+                                      nodes, (unsigned long)MOST_NODES, 0ul);
     if (node < MOST_NODES && failed == 0)
         return true;
     return tb_fail(error, "target %s: node: cannot allocate on node %d (%s)", target->name,
@@ -152,19 +241,62 @@ bool mb_target_allocate_there(const struct mb_target *target, struct tb_error *e
     return bind_to_node(target, true, error);
 }
 
+/*
+ * Each part on its nodes: page by page in turn, as Linux does by itself. Weighted pages are placed
+ * as they are touched: a mapping for each run of them would be more than a process may have.
+ */
+static bool bind_extents(const struct mb_target *target, struct tb_error *error)
+{
+    uint64_t at = 0;
+    for (size_t i = 0; i < target->extents; i++) {
+        const struct mb_extent *extent = &target->placement[i];
+        bool last = i + 1 == target->extents;
+        uint64_t bytes = last ? target->mapped_bytes - at : extent->bytes;
+        node_mask nodes = {0};
+        for (size_t n = 0; n < extent->count; n++)
+            add_node(nodes, extent->nodes[n]);
+        if (bytes > 0 && !extent->turn &&
+            syscall(SYS_mbind, target->base + at, bytes,
+                    extent->count > 1 ? MPOL_INTERLEAVE : MPOL_BIND, nodes,
+                    (unsigned long)MOST_NODES, 0ul) != 0)
+            return tb_fail(error, "target %s: placement: cannot allocate on its nodes (%s)",
+                           target->name, strerror(errno));
+        at += bytes;
+    }
+    return true;
+}
+
+uint32_t mb_extent_run(const struct mb_extent *extent, uint64_t page, uint64_t *pages)
+{
+    uint64_t at = page % extent->turn;
+    size_t i = 0;
+    for (; at >= extent->weights[i]; i++)
+        at -= extent->weights[i];
+    *pages = extent->weights[i] - at;
+    return extent->nodes[i];
+}
+
+/* Memory at the target's base, on its pages and nodes. */
+static bool map_memory(const struct mb_target *target, int sharing, struct tb_error *error)
+{
+    int flags = sharing | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE;
+    uint64_t bytes = target->mapped_bytes;
+    if (mmap(target->base, bytes, PROT_READ | PROT_WRITE, flags, -1, 0) == MAP_FAILED)
+        return fail(target, "mapping memory", error);
+    int pages = target->pages == MB_HUGE ? MADV_HUGEPAGE : MADV_NOHUGEPAGE;
+    if (madvise(target->base, bytes, pages) != 0 && target->pages == MB_HUGE)
+        return fail(target, "pages: cannot get huge pages", error);
+    return target->extents ? bind_extents(target, error) : bind_to_node(target, false, error);
+}
+
 static bool map_dram(struct mb_target *target, struct tb_error *error)
 {
     uint64_t bytes = round_up(target->size_bytes, MB_HUGE_PAGE);
-    char *base = reserve(bytes, MB_HUGE_PAGE);
-    int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE;
-    if (!base || mmap(base, bytes, PROT_READ | PROT_WRITE, flags, -1, 0) == MAP_FAILED)
-        return fail(target, "mapping memory", error);
-    target->base = base;
+    target->base = reserve(bytes, MB_HUGE_PAGE);
+    if (!target->base)
+        return fail(target, "address space", error);
     target->mapped_bytes = bytes;
-    if (madvise(base, bytes, target->pages == MB_HUGE ? MADV_HUGEPAGE : MADV_NOHUGEPAGE) != 0 &&
-        target->pages == MB_HUGE)
-        return fail(target, "pages: cannot get huge pages", error);
-    return bind_to_node(target, false, error);
+    return map_memory(target, MAP_PRIVATE, error);
 }
 
 static bool open_file(struct mb_target *target, struct tb_error *error)
@@ -205,7 +337,8 @@ static bool map_file(struct mb_target *target, struct tb_error *error)
             return fail(target, "sync: no MAP_SYNC (is it a file system mounted with dax on "
                                 "persistent memory?)", error);
     }
-    if (mmap(base, bytes, access, MAP_SHARED | MAP_FIXED, target->fd, 0) == MAP_FAILED)
+    if (mmap(base, bytes, access, MAP_SHARED | MAP_FIXED, target->fd,
+             (off_t)target->from_bytes) == MAP_FAILED)
         return fail(target, "mapping", error);
     return true;
 }
@@ -214,6 +347,7 @@ static bool map_file(struct mb_target *target, struct tb_error *error)
 
 struct toucher {
     pthread_t thread;
+    const struct mb_target *target;
     char *base;
     uint64_t bytes, faults;
     int failed; /* an errno */
@@ -232,20 +366,62 @@ static uint64_t page_faults(void)
     return faults.minor + faults.major;
 }
 
+/* Returns an errno; 0: done. */
+static int populate(char *base, uint64_t bytes)
+{
+    int status;
+    do
+        status = madvise(base, bytes, MADV_POPULATE_WRITE);
+    while (status != 0 && errno == EAGAIN);
+    if (status != 0 && errno == EINVAL) { /* before Linux 5.14; a page has 4 KiB at least */
+        for (uint64_t at = 0; at < bytes; at += 4 * MB_KIB)
+            *(volatile char *)(base + at) = 0;
+        status = 0;
+    }
+    return status != 0 ? errno : 0;
+}
+
+/* What is touched of a weighted part: each run of its pages on its node. */
+static int populate_weighted(const struct mb_extent *extent, uint64_t page, char *base,
+                             uint64_t at, uint64_t end)
+{
+    int failed = 0;
+    while (!failed && at < end) {
+        uint64_t pages, left = end - at;
+        node_mask nodes = {0};
+        add_node(nodes, mb_extent_run(extent, at / page, &pages));
+        uint64_t bytes = pages * page < left ? pages * page : left;
+        failed = thread_policy(nodes) != 0 ? errno : populate(base + at, bytes);
+        at += bytes;
+    }
+    thread_policy(NULL);
+    return failed;
+}
+
+static int touch_extents(const struct toucher *part)
+{
+    const struct mb_target *target = part->target;
+    uint64_t begin = (uint64_t)(part->base - target->base), end = begin + part->bytes, at = 0;
+    int failed = 0;
+    for (size_t i = 0; i < target->extents && !failed && at < end; i++) {
+        const struct mb_extent *extent = &target->placement[i];
+        bool last = i + 1 == target->extents;
+        uint64_t bytes = last ? target->mapped_bytes - at : extent->bytes;
+        uint64_t from = begin > at ? begin - at : 0, to = end - at < bytes ? end - at : bytes;
+        if (from < to)
+            failed = extent->turn ? populate_weighted(extent, page_bytes(target),
+                                                      target->base + at, from, to)
+                                  : populate(target->base + at + from, to - from);
+        at += bytes;
+    }
+    return failed;
+}
+
 static void *touch(void *of)
 {
     struct toucher *part = of;
     uint64_t before = page_faults();
-    int status;
-    do
-        status = madvise(part->base, part->bytes, MADV_POPULATE_WRITE);
-    while (status != 0 && errno == EAGAIN);
-    if (status != 0 && errno == EINVAL) { /* before Linux 5.14; a page has 4 KiB at least */
-        for (uint64_t at = 0; at < part->bytes; at += 4 * MB_KIB)
-            *(volatile char *)(part->base + at) = 0;
-        status = 0;
-    }
-    part->failed = status != 0 ? errno : 0;
+    part->failed = part->target->extents ? touch_extents(part) : populate(part->base, part->bytes);
     part->faults = page_faults() - before;
     return NULL;
 }
@@ -263,7 +439,8 @@ static bool touch_all(struct mb_target *target, struct tb_error *error)
     for (; at < target->mapped_bytes; at += each, started++) {
         struct toucher *part = &parts[started];
         uint64_t left = target->mapped_bytes - at;
-        *part = (struct toucher){.base = target->base + at, .bytes = left < each ? left : each};
+        *part = (struct toucher){.target = target, .base = target->base + at,
+                                 .bytes = left < each ? left : each};
         if (pthread_create(&part->thread, NULL, touch, part) != 0) {
             touch(part);
             part->thread = pthread_self();
@@ -305,6 +482,8 @@ bool mb_target_map(struct mb_target *target, struct tb_error *error)
 {
     if (target->by_calls)
         return write_file(target, error);
+    if (!target->mapped)
+        return true;
     uint64_t begin = tb_monotonic_ns();
     if (!(target->kind == MB_DRAM ? map_dram(target, error) : map_file(target, error)))
         return false;
@@ -321,6 +500,50 @@ void mb_target_unmap(struct mb_target *target)
         munmap(target->base, target->mapped_bytes);
     if (target->fd >= 0)
         close(target->fd);
+    for (size_t i = 0; i < target->extents; i++) {
+        free(target->placement[i].nodes);
+        free(target->placement[i].weights);
+    }
+    free(target->placement);
+    target->placement = NULL;
+    target->extents = 0;
     target->base = NULL;
     target->fd = -1;
+}
+
+/* ---- once more ---- */
+
+bool mb_part_reserve(struct mb_part *part, const struct mb_target *target, uint64_t offset_bytes,
+                     uint64_t bytes, bool shared, struct tb_error *error)
+{
+    uint64_t unit = target->kind == MB_DRAM || bytes < MB_GIB ? MB_HUGE_PAGE : MB_GIB;
+    *part = (struct mb_part){.target = target, .base = reserve(bytes, unit),
+                             .offset_bytes = offset_bytes, .bytes = bytes, .shared = shared};
+    return part->base || fail(target, "address space", error);
+}
+
+bool mb_part_map(struct mb_part *part, struct tb_error *error)
+{
+    struct mb_target target = *part->target;
+    target.base = part->base;
+    target.mapped_bytes = part->bytes;
+    if (target.kind == MB_DRAM)
+        return map_memory(&target, part->shared ? MAP_SHARED : MAP_PRIVATE, error);
+    int flags = target.map_sync ? MAP_SHARED_VALIDATE | MAP_SYNC : MAP_SHARED;
+    off_t offset = (off_t)(target.from_bytes + part->offset_bytes);
+    void *mapped = mmap(part->base, part->bytes, PROT_READ | PROT_WRITE, flags | MAP_FIXED,
+                        target.fd, offset);
+    return mapped != MAP_FAILED || fail(&target, "mapping", error);
+}
+
+bool mb_part_touch(struct mb_part *part, struct tb_error *error)
+{
+    errno = populate(part->base, part->bytes);
+    return errno == 0 || fail(part->target, "touching its pages", error);
+}
+
+/* With the closed page after it (reserve). */
+void mb_part_release(struct mb_part *part)
+{
+    munmap(part->base, part->bytes + (uint64_t)sysconf(_SC_PAGESIZE));
 }

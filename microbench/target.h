@@ -25,8 +25,23 @@ static inline void mb_stamp_all(char *bytes, uint64_t offset, uint64_t size)
         memcpy(bytes + (at - offset), &(uint64_t){mb_stamp(at)}, sizeof(uint64_t));
 }
 void mb_target_unmap(struct mb_target *target);
+/* A part of a target that is mapped once more: memory is new, a file or device has its content. */
+struct mb_part {
+    const struct mb_target *target;
+    char *base;
+    uint64_t offset_bytes, bytes;
+    bool shared;
+};
+/* Address space alone; then the mapping, with its pages and nodes; then all its pages. */
+bool mb_part_reserve(struct mb_part *part, const struct mb_target *target, uint64_t offset_bytes,
+                     uint64_t bytes, bool shared, struct tb_error *error);
+bool mb_part_map(struct mb_part *part, struct tb_error *error);
+bool mb_part_touch(struct mb_part *part, struct tb_error *error);
+void mb_part_release(struct mb_part *part);
 /* What the calling thread allocates from now on lies on the target's node, if it names one. */
 bool mb_target_allocate_there(const struct mb_target *target, struct tb_error *error);
+/* The node of a page of a weighted part, and how many pages from it on lie there one after another. */
+uint32_t mb_extent_run(const struct mb_extent *extent, uint64_t page, uint64_t *pages);
 /* What it turned out to be: page sizes, nodes, file system …, as printed. */
 json_t *mb_target_facts(const struct mb_target *target);
 

@@ -6,12 +6,12 @@ import os
 import re
 from collections.abc import Iterable, Mapping
 from ctypes.util import find_library
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from harness.execution.environment import Environment
-from harness.host.processors import cpu_numbers, resolve_cpus
+from harness.host.processors import cpu_numbers, parse_cpus, resolve_cpus
 from harness.micro.keys import MicroParams
-from harness.micro.model import Place
+from harness.micro.model import Job, Place
 from harness.micro.suite import cpus_and_more
 from harness.tiers.linux.kernel import LIVE, Kernel
 from harness.tiers.linux.model import DIRECTORY_KINDS, Tier
@@ -40,7 +40,8 @@ class HostCapacity:
     with the near processors, and ``near_free_bytes`` of it are free; None where the host has one,
     or the tier's is not known: then ``dram_unbound``, Linux chooses a node for each page of DRAM.
     ``interleave_ways``: over how many DIMMs the tier is interleaved; None on none. ``no_pmdk``: why
-    PMDK cannot be called on the tier. ``has_files``: the tier is a directory.
+    PMDK cannot be called on the tier. ``has_files``: the tier is a directory; ``raw_device``: a DAX
+    device. ``node_bytes_free``: of each memory node. ``kernel``: where processors are looked up.
     """
 
     near: tuple[int, ...]
@@ -56,6 +57,22 @@ class HostCapacity:
     interleave_ways: int | None = None
     no_pmdk: str = ""
     has_files: bool = True
+    raw_device: bool = False
+    node_bytes_free: Mapping[int, int] = field(default_factory=dict)
+    kernel: Kernel = LIVE
+
+    def processors(self, job: Job) -> tuple[int, ...]:
+        """Return the processors for a job, one thread of each core before second ones.
+
+        UsageError if one that it names may not be used; numbers that it names keep their order.
+        """
+        if not job.cpus:
+            return self.near if job.numa == "near" else self.far
+        usable, found = {*self.near, *self.far}, dict[int, None]()
+        for piece in job.cpus.split(","):
+            numbers = resolve_cpus(parse_cpus(piece), self.kernel, usable)
+            found |= dict.fromkeys(_cores_first(numbers, self.kernel) if ":" in piece else numbers)
+        return tuple(found)
 
 
 def capacity_of(
@@ -86,6 +103,11 @@ def capacity_of(
         interleave_ways=tier.facts.interleave_ways,
         no_pmdk=_no_pmdk(kind),
         has_files=kind in DIRECTORY_KINDS,
+        raw_device=kind == "devdax",
+        node_bytes_free={
+            each.node: _of_nodes([each.node], every, memory) for each in every if each.memory_bytes
+        },
+        kernel=kernel,
         dram_unbound=node is None and sum(node.memory_bytes > 0 for node in every) > 1,
     )
 

@@ -6,25 +6,43 @@ out. What does not fit is refused with the bounds that make it fit.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from harness.errors import HostLacksError, UsageError
 from harness.micro.chains import LINE_BYTES
 from harness.micro.external_tools import WRITES_CACHED
 from harness.micro.host_capacity import HostCapacity
 from harness.micro.keys import VECTORED, MicroParams, chosen
-from harness.micro.model import FILE, Axis, Job, Measurement, Pages, Place, Suite
+from harness.micro.model import FILE, MAP, Axis, Job, Measurement, Pages, Place, Suite
+from harness.micro.node_placement import first_bytes, node_groups
 from harness.micro.suite_warnings import LEFT_OUT, warnings_of
 from harness.native_programs import index_library
+from harness.sequences import grouped
 from harness.units import counted, format_bytes
 from harness.warnings import RunWarning
 
-#: A target of the program: a place, and for DRAM its pages, or a file that jobs call on.
-TargetKey = tuple[Place, Pages | Literal["file"]]
+
+class TargetKey(NamedTuple):
+    """A target of the program: a place, and for memory its pages and nodes, or jobs' files.
+
+    ``slot``: which of a measurement's jobs with a target of its own; ``part``: of two on nodes.
+    """
+
+    place: Place
+    pages: Pages | Literal["file"]
+    nodes: str = ""
+    offset_bytes: int = 0
+    slot: int = 0
+    part: int = 0
+
+
+#: Slot of memory that is mapped by its jobs alone.
+_UNMAPPED = -1
+_DISTANCES = {"near": "near the tier", "far": "far from the tier"}
 #: The kind of job that calls PMDK.
 _PMDK = "pmdk"
 #: Of the host, what jobs of a kind need.
@@ -41,8 +59,11 @@ def _key(key: str, job: Job) -> Any:
 _BOUNDED: Mapping[str, Callable[[Job], Any]] = {
     **dict.fromkeys(("threads", "number_threads"), lambda job: job.threads),
     **dict.fromkeys(("partitions", "number_partitions"), lambda job: job.partitions),
-    **dict.fromkeys(("range", "memory_range"), lambda job: job.range_bytes),
-    **dict.fromkeys(("dram_range", "dram_memory_range"), lambda job: job.bytes_on("dram")),
+    **dict.fromkeys(("range", "memory_range", "memory_region_size"), lambda job: job.range_bytes),
+    **dict.fromkeys(
+        ("dram_range", "dram_memory_range", "secondary_memory_region_size"),
+        lambda job: job.bytes_on("dram"),
+    ),
     **dict.fromkeys(("count", "number_operations"), lambda job: job.operations),
     "pages": lambda job: job.pages,
     "isa": partial(_key, "isa"),
@@ -98,21 +119,49 @@ def library_of(job: Job) -> Library | None:
 def target_of(job: Job, capacity: HostCapacity) -> TargetKey:
     """Return the target of a job's range."""
     if job.kind == FILE:
-        return job.place, "file"
-    pages = job.pages if job.place == "dram" or capacity.pages_matter else "base"
-    return job.place, pages
+        return TargetKey(job.place, "file")
+    pages = job.pages if job.place != "tier" or capacity.pages_matter else "base"
+    return TargetKey(job.place, pages, job.nodes, job.offset_bytes)
+
+
+def second_target_of(job: Job) -> TargetKey:
+    """Return the target of a job's range in addition to its own."""
+    return TargetKey("nodes" if job.dram_nodes else "dram", job.pages, job.dram_nodes)
+
+
+def job_targets(
+    measurement: Measurement, capacity: HostCapacity
+) -> list[tuple[Job, TargetKey, dict[TargetKey, int]]]:
+    """Return each job with its target, and the bytes that it takes of all targets.
+
+    Every job has a range of its own. One in two parts has a target of its own, whose parts meet
+    where the nodes do: ``part`` 0 and 1.
+    """
+    jobs, divided = [], 0
+    for job in measurement.jobs:
+        key = target_of(job, capacity)
+        if job.kind == MAP and (job.place != "tier" or capacity.pages_matter):
+            key = key._replace(slot=_UNMAPPED)
+        sizes = {key: job.range_bytes}
+        if "/" in job.nodes:
+            key = key._replace(slot=divided)
+            divided += 1
+            first = first_bytes(job.range_bytes, job.first_share, job.pages)
+            sizes = {key: first, key._replace(part=1): job.range_bytes - first}
+        if job.dram_range_bytes:
+            second = second_target_of(job)
+            sizes[second] = sizes.get(second, 0) + job.dram_range_bytes
+        jobs.append((job, key, sizes))
+    return jobs
 
 
 def targets_of(measurement: Measurement, capacity: HostCapacity) -> dict[TargetKey, int]:
-    """Return the bytes of each target; every job has a range of its own."""
-    sizes: dict[TargetKey, int] = {}
-    for job in measurement.jobs:
-        key = target_of(job, capacity)
-        sizes[key] = sizes.get(key, 0) + job.range_bytes
-        if job.dram_range_bytes:
-            second: TargetKey = ("dram", job.pages)
-            sizes[second] = sizes.get(second, 0) + job.dram_range_bytes
-    return sizes
+    """Return the bytes of each target."""
+    total: dict[TargetKey, int] = {}
+    for _, _, sizes in job_targets(measurement, capacity):
+        for key, size in sizes.items():
+            total[key] = total.get(key, 0) + size
+    return total
 
 
 def target_sizes(
@@ -145,6 +194,7 @@ def suite_on(suite: Suite, capacity: HostCapacity, limits: MicroParams) -> HostS
     measured = _bounded(measurable, limits)
     left_out = {need: sum(need in _needs(each) for each in requested) for need in sorted(lacking)}
     beyond = len(_with_library(measurable, limits)) - len(measured)
+    _check_nodes(measurable, capacity)
     warnings = warnings_of(measured, left_out, beyond, capacity, limits)
     if not measured:
         raise UsageError(
@@ -171,6 +221,24 @@ def _check_library_options(suite: Suite, limits: MicroParams) -> None:
         )
 
 
+def _check_nodes(measurements: Sequence[Measurement], capacity: HostCapacity) -> None:
+    for each in measurements:
+        nodes = {node for key in targets_of(each, capacity) for node in _node_shares(key)}
+        if missing := sorted(nodes - set(capacity.node_bytes_free)):
+            raise UsageError(
+                f"{each.origin}, {each.configuration}",
+                f"no memory node {', '.join(map(str, missing))}",
+                f"nodes with memory here: {', '.join(map(str, capacity.node_bytes_free))}; change "
+                "nodes in the suite, or name other measurements with -p only",
+            )
+        if any(job.offset_bytes for job in each.jobs) and not capacity.raw_device:
+            raise UsageError(
+                f"{each.origin}, {each.configuration}",
+                "offset on a tier that is no raw device",
+                "name a tier of kind devdax",
+            )
+
+
 def _measurable(measurements: Sequence[Measurement], lacking: set[str]) -> list[Measurement]:
     """Return the measurements for which the host has what they need."""
     measurable = []
@@ -186,7 +254,7 @@ def _measurable(measurements: Sequence[Measurement], lacking: set[str]) -> list[
 
 
 def _needs(measurement: Measurement) -> list[str]:
-    needs: list[str] = [job.numa for job in measurement.jobs]
+    needs: list[str] = [job.numa for job in measurement.jobs if not job.cpus]
     needs += [_NEEDED[job.kind] for job in measurement.jobs if job.kind in _NEEDED]
     return [*needs, "memory"] if measurement.in_memory else needs
 
@@ -356,42 +424,57 @@ def _too_many_threads(
     measurements: Sequence[Measurement], capacity: HostCapacity
 ) -> _Misfit | None:
     for each in measurements:
-        for numa in ("near", "far"):
-            processors = len(capacity.near if numa == "near" else capacity.far)
-            jobs = (job for job in each.jobs if job.numa == numa and job.kind != FILE)
-            threads = sum(job.threads for job in jobs)
+        jobs = [job for job in each.jobs if job.kind != FILE]
+        for place, sharing in grouped((job.cpus or job.numa, job) for job in jobs).items():
+            processors = len(capacity.processors(sharing[0]))
+            threads = sum(job.threads for job in sharing)
             if threads > processors:
-                context = (
-                    f"{threads} threads, and {counted(processors, 'processor')} {numa} "
-                    f"{'' if numa == 'near' else 'from '}the tier"
-                )
+                where = f"in {place}" if sharing[0].cpus else _DISTANCES[place]
+                context = f"{threads} threads, and {counted(processors, 'processor')} {where}"
                 return _Misfit(each, context)
     return None
 
 
 def _too_many_bytes(measurements: Sequence[Measurement], capacity: HostCapacity) -> _Misfit | None:
     """Compare the targets, which all exist at once, with what one run may take."""
-    free = capacity.bytes_free
-    near = free["dram"] if capacity.near_free_bytes is None else capacity.near_free_bytes
-    bounds: list[tuple[str, Sequence[Place], int]] = [
-        ("on the tier", ("tier",), free["tier"]),
-        ("of DRAM", ("dram",), min(free["dram"], near)),
-    ]
-    if capacity.in_memory:
-        bounds.append(("of memory", ("tier", "dram"), free["dram"]))
-    for where, places, most in bounds:
-        if (total := _bytes(target_sizes(measurements, capacity), places)) > most:
+    sizes = target_sizes(measurements, capacity)
+    for where, most, part_of in _bounds(sizes, capacity):
+        if (total := _bytes(sizes, part_of)) > most:
             context = (
                 f"{format_bytes(total)} {where}, and no more than {format_bytes(most)} may be "
                 "taken of what is free"
             )
-            sizes = [_bytes(targets_of(each, capacity), places) for each in measurements]
-            return _Misfit(measurements[sizes.index(max(sizes))], context)
+            each = [_bytes(targets_of(m, capacity), part_of) for m in measurements]
+            return _Misfit(measurements[each.index(max(each))], context)
     return None
 
 
-def _bytes(sizes: Mapping[TargetKey, int], places: Sequence[Place]) -> int:
-    return sum(size for (place, _), size in sizes.items() if place in places)
+def _bounds(
+    sizes: Mapping[TargetKey, int], capacity: HostCapacity
+) -> Iterator[tuple[str, int, Callable[[TargetKey], float]]]:
+    """Yield what may be taken, and of each target the share that takes from it."""
+    free = capacity.bytes_free
+    near = free["dram"] if capacity.near_free_bytes is None else capacity.near_free_bytes
+    yield "on the tier", free["tier"], lambda key: key.place == "tier"
+    yield "of DRAM", min(free["dram"], near), lambda key: key.place == "dram"
+    nodes = {node for key in sizes for node in _node_shares(key)}
+    for node in sorted(nodes):
+        most = min(capacity.node_bytes_free.get(node, 0), free["dram"])
+        yield f"on node {node}", most, partial(_share_on, node)
+    if capacity.in_memory or nodes:
+        yield "of memory", free["dram"], lambda key: capacity.in_memory or key.place != "tier"
+
+
+def _share_on(node: int, key: TargetKey) -> float:
+    return _node_shares(key).get(node, 0)
+
+
+def _node_shares(key: TargetKey) -> Mapping[int, float]:
+    return node_groups(key.nodes)[key.part].shares() if key.nodes else {}
+
+
+def _bytes(sizes: Mapping[TargetKey, int], part_of: Callable[[TargetKey], float]) -> int:
+    return round(sum(size * part_of(key) for key, size in sizes.items()))
 
 
 def _remedy(requested: Sequence[Measurement], capacity: HostCapacity, limits: MicroParams) -> str:

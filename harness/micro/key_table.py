@@ -15,8 +15,8 @@ _Kinds = Annotated[tuple[str, ...], Meta(description="names of kernels")]
 
 # fmt: off
 _Values = Literal[
-    "", "bytes", "chain", "count", "count from 0", "direct", "flag", "kernel", "mix", "number",
-    "pace", "share", "size",
+    "", "bytes", "chain", "count", "count from 0", "cpus", "direct", "flag", "kernel", "mix",
+    "nodes", "number", "pace", "share", "size",
 ]
 # fmt: on
 
@@ -59,7 +59,17 @@ KEY_TABLE: KernelKeys = {
     "threads": KeyRow("default 1", "count", attribute="threads"),
     "range": KeyRow("memory that is accessed", "size", required=True, attribute="range_bytes"),
     "place": KeyRow("where the range is", enum=("tier", "dram"), attribute="place"),
+    "nodes": KeyRow(
+        "memory nodes of the range, in place of the tier; A/B: two parts",
+        "nodes",
+        attribute="nodes",
+    ),
+    "first_share": KeyRow(
+        "of nodes A/B: part of the range on A (default 0.5)", "share", attribute="first_share"
+    ),
+    "offset": KeyRow("of a raw device: where the range begins", "size", attribute="offset_bytes"),
     "numa": KeyRow("processors to run on", enum=("near", "far"), attribute="numa"),
+    "cpus": KeyRow("processors to run on, in place of numa", "cpus", attribute="cpus"),
     "pages": KeyRow("pages of DRAM", enum=("huge", "base"), attribute="pages"),
     "partitions": KeyRow(
         "equal parts of the range; 0: one per thread", "count from 0", attribute="partitions"
@@ -185,6 +195,12 @@ KEY_TABLE: KernelKeys = {
         "size",
         kinds=("throughput", "chain"),
         attribute="dram_range_bytes",
+    ),
+    "dram_nodes": KeyRow(
+        "memory nodes of dram_range, in place of DRAM",
+        "nodes",
+        kinds=("throughput", "chain"),
+        attribute="dram_nodes",
     ),
     "dram_share": KeyRow(
         "share of operations in it", "share", kinds=("throughput",), attribute="dram_share"

@@ -23,7 +23,8 @@ from harness.errors import UsageError, nearest, unknown
 from harness.host.processors import parse_cpus
 from harness.micro.chains import LINE_BYTES, Chain, Mix
 from harness.micro.key_table import KEY_TABLE, KernelKeys, KeyRow
-from harness.micro.model import Pages
+from harness.micro.model import Job, Pages
+from harness.micro.node_placement import Nodes
 from harness.native_programs import native_folders
 from harness.store.spec import MICRO
 from harness.structs import convert
@@ -126,6 +127,19 @@ class Direct:
         return Choice(("auto", "yes", "no")).parse(name, text)
 
 
+class JobCpus:
+    """Processors of a job: numbers and groups, with commas between them."""
+
+    values = "0-7,16, node:0,node:1"
+
+    def parse(self, name: str, value: Any) -> str:
+        """Return the text without spaces; UsageError for a piece that names no processors."""
+        text = str(value).replace(" ", "")
+        for piece in text.split(","):
+            parse_cpus(piece)
+        return text
+
+
 #: The table's types of values: their name in docs, and the kind.
 _KINDS: Mapping[str, tuple[str, Kind]] = {
     "size": ("size", Size(unit=LINE_BYTES)),
@@ -140,6 +154,8 @@ _KINDS: Mapping[str, tuple[str, Kind]] = {
         for name, kind in (
             ("kernel", _Kernel()),
             ("chain", Chain()),
+            ("cpus", JobCpus()),
+            ("nodes", Nodes()),
             ("mix", Mix()),
             ("pace", _Pace()),
             ("direct", Direct()),
@@ -250,6 +266,22 @@ def read_key(key: str, value: Any, variables: Variables, source: str) -> Any:
 def _whole_lines(number: float) -> int:
     """Round the bytes of an expression up to cache lines; 0 for none that there can be."""
     return math.ceil(number / LINE_BYTES) * LINE_BYTES if 0 < number < _LARGEST else 0
+
+
+def built_job(name: str, values: Mapping[str, Any]) -> Job:
+    """Return the job of its keys' values, which were read before."""
+    of_job = {KEYS[k].attribute: v for k, v in values.items() if k in KEYS and KEYS[k].attribute}
+    if of_job.get("pace") == UNLIMITED:
+        del of_job["pace"]
+    if of_job.get("nodes"):
+        of_job["place"] = "nodes"
+    keys = dict(values.get("kernel", {}))
+    keys |= {
+        KEYS[k].field: v
+        for k, v in values.items()
+        if k in KEYS and KEYS[k].field and not isinstance(v, dict)
+    }
+    return Job(name=name, **{"threads": 1, **of_job}, keys=keys)
 
 
 _T = TypeVar("_T")

@@ -61,12 +61,18 @@ def job_labels(
     labels |= {"threads": job.threads, "range_bytes": job.range_bytes}
     optional: dict[str, Label] = {
         "pages": pages,
-        "place": job.place if job.place == "dram" else "",
-        "numa": job.numa if job.numa == "far" else "",
+        "place": job.place if job.place != "tier" else "",
+        "nodes": job.nodes,
+        "offset_bytes": job.offset_bytes,
+        "numa": job.numa if job.numa == "far" and not job.cpus else "",
+        "cpus": job.cpus,
         "dram_range_bytes": job.dram_range_bytes,
+        "dram_nodes": job.dram_nodes,
         "dram_share": job.dram_share,
     }
     labels |= {name: value for name, value in optional.items() if value}
+    if "/" in job.nodes:
+        labels["first_share"] = job.first_share
     labels |= reported or {}
     if persistent:
         labels["persistent"] = persistent

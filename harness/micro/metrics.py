@@ -7,7 +7,7 @@ several jobs it is of, and the rest what was done.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -16,12 +16,13 @@ from harness import hdr
 from harness.micro.chains import chain_text
 from harness.micro.keys import REPORTED
 from harness.micro.labels import job_labels, swept_labels
-from harness.micro.model import FILE, Job, Measurement
+from harness.micro.model import FILE, MAP, Job, Measurement
 from harness.micro.protocol import traffic_metrics
 from harness.micro.spec import BLOCK, measurement_name
 from harness.monitors.dimm_media import MediaReader, effective_write_ratio
 from harness.store.documents import from_members
 from harness.store.result import Better, Label, Labels, Metric
+from harness.units import GIB, NS_PER_S
 
 #: Rates with their units, and the kinds that report them.
 _RATES = {
@@ -29,7 +30,7 @@ _RATES = {
         "B/s",
         ("throughput", "chain", "log", "page", "index", "pmdk", FILE),
     ),
-    "operations_per_second": ("1/s", ("chain", "log", "page", "index", "pmdk", FILE)),
+    "operations_per_second": ("1/s", ("chain", "log", "page", "index", "pmdk", "atomic", FILE)),
 }
 #: Of an index, among its facts.
 _COUNTED = ("flushes_per_write", "fences_per_write", "redundant_flushes_per_write")
@@ -215,7 +216,7 @@ class SuiteResult:
             job_results.measurement,
             job_results.job,
             self._swept.get((job_results.measurement.configuration, job_results.job.name)),
-            pages=pages_of(self.targets[first.target]),
+            pages=first.facts.get("pages") or pages_of(self.targets[first.target]),
             reported={
                 label: first.facts[name] for name, label in REPORTED.items() if name in first.facts
             },
@@ -297,6 +298,7 @@ def _metrics(job_results: JobResults, labels: Labels) -> Iterator[Metric]:
         yield from _of_mix(
             [repeat.facts["mix"] for repeat in job_results.repeats], position, of_chain, job_results
         )
+    yield from _of_memory(job_results, sampled)
     if kind == FILE:
         yield sampled("operation_kernel_ns", "ns", "lower", map(_cpu_ns, job_results.repeats))
         between = [_between_ns(repeat) for repeat in job_results.repeats]
@@ -313,6 +315,20 @@ def _metrics(job_results: JobResults, labels: Labels) -> Iterator[Metric]:
     ours = kind == "index" and not {"library", "binary"} & job_results.job.keys.keys()
     for name in _COUNTED if ours and _COUNTED[0] in job_results.repeats[0].facts else ():
         yield sampled(name, "1", "lower", (repeat.facts[name] for repeat in job_results.repeats))
+
+
+def _of_memory(
+    job_results: JobResults, sampled: Callable[[str, str, Better, Iterable[float]], Metric]
+) -> Iterator[Metric]:
+    """Yield the time of mapping memory by its size, and the attempts that succeeded."""
+    job, repeats = job_results.job, job_results.repeats
+    if job.kind == MAP:
+        gib = job.range_bytes / job.threads / GIB
+        times = (NS_PER_S / (repeat.operations_per_second * gib) for repeat in repeats)
+        yield sampled("time_per_gib_ns", "ns", "lower", times)
+    shares = [r.facts["success_share"] for r in repeats if "success_share" in r.facts]
+    if shares:
+        yield sampled("success_share", "1", "higher", shares)
 
 
 def _cpu_ns(repeat: JobRepeat) -> float:

@@ -11,8 +11,10 @@ from harness.store.spec import JsonObject
 
 #: The kind of job that makes system calls on a file; others load and store memory.
 FILE = "file"
-#: The measured tier, or DRAM in addition to it.
-Place = Literal["tier", "dram"]
+#: The kind of job that maps its range, in addition to what is mapped.
+MAP = "map"
+#: The measured tier, DRAM in addition to it, or the memory nodes that the suite names.
+Place = Literal["tier", "dram", "nodes"]
 Numa = Literal["near", "far"]
 Pages = Literal["huge", "base"]
 
@@ -25,7 +27,10 @@ class Job:
     accesses, how many go to ``dram_range_bytes`` of DRAM in addition to the tier. ``mix``: chains
     that each operation draws from, in place of ``chain``. ``partitions``: 0 is one a thread.
     ``operations``: where the job is bounded by a count, of all its threads. ``pace``: None as fast
-    as it can, or ``{"bytes_per_second": …}``.
+    as it can, or ``{"bytes_per_second": …}``. ``nodes``: of place nodes (node_placement), in two
+    parts with ``first_share`` of the range in the first; ``dram_nodes``: of ``dram_range_bytes`` in
+    place of DRAM. ``cpus``: processors to run on in place of ``numa``. ``offset_bytes``: where
+    the range begins on a raw device.
     """
 
     name: str
@@ -43,6 +48,11 @@ class Job:
     mix: tuple[ChainShare, ...] = ()
     operations: int | None = None
     pace: Mapping[str, Any] | None = None
+    nodes: str = ""
+    first_share: float = 0.5
+    dram_nodes: str = ""
+    cpus: str = ""
+    offset_bytes: int = 0
 
     @property
     def largest_access_bytes(self) -> int:

@@ -39,7 +39,7 @@ from harness.micro.metrics import (
     metrics_of,
     pages_of,
 )
-from harness.micro.model import FILE, Job, Measurement, Suite
+from harness.micro.model import FILE, MAP, Job, Measurement, Suite
 from harness.micro.protocol import (
     MeasuringProgram,
     MicroContext,
@@ -51,6 +51,7 @@ from harness.micro.result_warnings import warnings_of
 from harness.micro.spec import BLOCK, spec_json
 from harness.progress import Task
 from harness.rewrite import check_tools, rewrite
+from harness.sequences import grouped
 from harness.store.documents import from_members
 from harness.store.result import Check, CheckStatus
 from harness.store.spec import JsonObject
@@ -476,13 +477,25 @@ def _got_nothing_done(result: SuiteResult) -> Iterator[Check]:
 
 def _on_node(spec: dict[str, Any], targets: Mapping[str, Target]) -> Iterator[Check]:
     """Check whether a sample of pages lies on the requested node."""
+    by_kind = grouped(
+        (job["kind"] == MAP, job["target"])
+        for measurement in spec.get("measurements", [])
+        for job in measurement["jobs"]
+    )
+    unmapped = {*by_kind.get(True, [])} - {*by_kind.get(False, [])}
     for name, target in spec["targets"].items():
-        if target["kind"] != "dram" or target["node"] is None:
+        if name in unmapped:
+            continue
+        requested = {node for part in target.get("placement", []) for node in part["nodes"]}
+        if target["kind"] == "dram" and target.get("node") is not None:
+            requested = {target["node"]}
+        if not requested:
             continue
         pages_by_node = targets[name].nodes
-        there = pages_by_node.get(str(target["node"]), 0)
+        there = sum(pages_by_node.get(str(node), 0) for node in requested)
         total = sum(pages_by_node.values())
-        detail = f"{there} of {total} pages looked at lie on node {target['node']}"
+        nodes = ", ".join(map(str, sorted(requested)))
+        detail = f"{there} of {total} pages looked at lie on node {nodes}"
         if not total:
             yield Check("memory-node", "unknown", "Linux reports no page of it", {"target": name})
         else:
@@ -502,8 +515,8 @@ def estimate(measurements: Sequence[Measurement], capacity: HostCapacity, repeat
     """
     sizes = target_sizes(measurements, capacity)
     once = _START_NS + sum(
-        round(size / GIB * (_WRITE_GIB_NS if pages == FILE else _TOUCH_GIB_NS))
-        for (_, pages), size in sizes.items()
+        round(size / GIB * (_WRITE_GIB_NS if key.pages == FILE else _TOUCH_GIB_NS))
+        for key, size in sizes.items()
     )
     each = len(measurements) * _THREADS_NS
     each += sum(_setup_ns(job) for measurement in measurements for job in measurement.jobs)

@@ -9,8 +9,15 @@ from typing import Any
 from harness.errors import UsageError
 from harness.micro.chains import SAMPLE_EVERY, ChainOperation
 from harness.micro.host_capacity import HostCapacity
-from harness.micro.host_suite import TargetKey, library_of, target_of, target_sizes
+from harness.micro.host_suite import (
+    TargetKey,
+    job_targets,
+    library_of,
+    second_target_of,
+    target_sizes,
+)
 from harness.micro.model import FILE, Job, Measurement
+from harness.micro.node_placement import PAGE_BYTES, first_bytes, node_groups
 from harness.tiers.linux.model import DIRECTORY_KINDS, Tier
 
 #: Of the program: the processors' caches are to be flushed (adr), or survive (eadr).
@@ -32,15 +39,17 @@ def spec_json(
 
     Repeats are interleaved: what drifts while a suite runs is in every configuration alike.
     """
+    sizes = target_sizes(measurements, capacity)
     return {
         "schema": 2,
         "seed": seed,
         "targets": {
-            _target_name(key): _target(key, size, tier, directory, capacity)
-            for key, size in target_sizes(measurements, capacity).items()
+            _target_name(key): _target(key, sizes, tier, directory, capacity)
+            for key in sizes
+            if not key.part
         },
         "measurements": [
-            _measurement(measurement, index, block, capacity)
+            _measurement(measurement, index, block, sizes, capacity)
             for block in range(repeats)
             for index, measurement in enumerate(measurements)
         ],
@@ -53,13 +62,19 @@ def measurement_name(index: int, block: int) -> str:
 
 
 def _target_name(key: TargetKey) -> str:
-    return f"{key[0]}_{key[1]}"
+    return "_".join(str(field) for field in key[:-1] if field)
 
 
 def _target(
-    key: TargetKey, size: int, tier: Tier, directory: Path | None, capacity: HostCapacity
+    key: TargetKey,
+    sizes: Mapping[TargetKey, int],
+    tier: Tier,
+    directory: Path | None,
+    capacity: HostCapacity,
 ) -> dict[str, Any]:
-    place, pages = key
+    place, pages, size = key.place, key.pages, sizes[key]
+    if place == "nodes":
+        return _on_nodes(key, sizes)
     if place == "dram":
         return {"kind": "dram", "node": capacity.near_node, "pages": pages, "size_bytes": size}
     domain = _DOMAINS.get(tier.facts.persistence_domain or "", "none")
@@ -76,6 +91,7 @@ def _target(
         return {
             "kind": "devdax",
             "path": tier.claim.device,
+            **({"from_bytes": key.offset_bytes} if key.offset_bytes else {}),
             "size_bytes": size,
             "overwrite": True,
             "persistence_domain": domain,
@@ -91,20 +107,41 @@ def _target(
     }
 
 
+def _on_nodes(key: TargetKey, sizes: Mapping[TargetKey, int]) -> dict[str, Any]:
+    """Return the target of memory on nodes: its parts in whole pages, one after the other."""
+    page = PAGE_BYTES[key.pages]
+    parts = [
+        (group, -(-sizes[key._replace(part=part)] // page) * page)
+        for part, group in enumerate(node_groups(key.nodes))
+    ]
+    return {
+        "kind": "dram",
+        "pages": key.pages,
+        "size_bytes": sum(size for _, size in parts),
+        "placement": [group.to_json(size) for group, size in parts if size],
+    }
+
+
 def _measurement(
-    measurement: Measurement, index: int, block: int, capacity: HostCapacity
+    measurement: Measurement,
+    index: int,
+    block: int,
+    sizes: Mapping[TargetKey, int],
+    capacity: HostCapacity,
 ) -> dict[str, Any]:
     taken: dict[TargetKey, int] = {}
-    processors = {"near": 0, "far": 0}
+    processors: dict[str, int] = {}
     jobs = []
-    for job in measurement.jobs:
-        usable = capacity.near if job.numa == "near" else capacity.far
-        first = processors[job.numa]
-        processors[job.numa] += job.threads
+    for job, key, _ in job_targets(measurement, capacity):
+        usable, place = capacity.processors(job), job.cpus or job.numa
+        first = processors.get(place, 0)
+        processors[place] = first + job.threads
         # Threads that wait for a file may run on any.
         count = max(job.threads, len(usable)) if job.kind == FILE else job.threads
         cpus = [usable[(first + thread) % len(usable)] for thread in range(count)]
-        jobs.append(_job(job, cpus, taken, capacity))
+        if "/" in job.nodes:  # it ends in the first part where the second begins
+            taken[key] = sizes[key] - first_bytes(job.range_bytes, job.first_share, job.pages)
+        jobs.append(_job(job, cpus, key, taken))
     return {
         "name": measurement_name(index, block),
         "repeats": 1,
@@ -114,11 +151,8 @@ def _measurement(
     }
 
 
-def _job(
-    job: Job, cpus: list[int], taken: dict[TargetKey, int], capacity: HostCapacity
-) -> dict[str, Any]:
+def _job(job: Job, cpus: list[int], key: TargetKey, taken: dict[TargetKey, int]) -> dict[str, Any]:
     """Return a job's spec; ``taken`` (bytes of the targets by earlier jobs) grows by its own."""
-    key = target_of(job, capacity)
     document: dict[str, Any] = {
         "name": job.name,
         "kind": job.kind,
@@ -139,7 +173,7 @@ def _job(
     if job.kind == "chain":
         document |= _chain(job)
     if job.dram_range_bytes:
-        second: TargetKey = ("dram", job.pages)
+        second = second_target_of(job)
         document["second"] = {
             "target": _target_name(second),
             "share": job.dram_share,

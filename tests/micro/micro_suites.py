@@ -1,5 +1,7 @@
 """Suites and hosts for the tests of this folder."""
 
+from collections.abc import Mapping
+
 from harness.micro.host_capacity import HostCapacity
 from harness.micro.keys import MicroParams
 from harness.micro.model import Suite
@@ -14,9 +16,14 @@ HERE = {"cpus": 4.0, "cores": 2.0, "llc": 32.0 * MIB, "memory": 64.0 * GIB}
 
 
 def capacity(
-    cpus: int = 4, far: int = 0, tier: int = 64 * GIB, dram: int = 64 * GIB
+    cpus: int = 4,
+    far: int = 0,
+    tier: int = 64 * GIB,
+    dram: int = 64 * GIB,
+    node_bytes_free: Mapping[int, int] | None = None,
 ) -> HostCapacity:
     return HostCapacity(
+        node_bytes_free=node_bytes_free or {},
         near=tuple(range(cpus)),
         far=tuple(range(cpus, cpus + far)),
         bytes_free={"tier": tier, "dram": dram},

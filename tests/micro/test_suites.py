@@ -11,7 +11,13 @@ from micro_suites import DRAM, HERE, RANDOM, capacity, overrides, suite
 
 from harness.errors import UsageError
 from harness.micro import native
-from harness.micro.host_suite import HostSuite, suite_on, target_sizes, through_page_cache
+from harness.micro.host_suite import (
+    HostSuite,
+    TargetKey,
+    suite_on,
+    target_sizes,
+    through_page_cache,
+)
 from harness.micro.keys import Patterns, chosen
 from harness.micro.model import FILE
 from harness.micro.spec import spec_json
@@ -44,7 +50,8 @@ def test_every_suite_that_comes_along_is_one_that_the_program_takes(name, tmp_pa
     names = [measurement.configuration for measurement in loaded.measurements]
     assert len(names) == len(set(names))
     near = tuple(sorted(os.sched_getaffinity(0))) * 64
-    here = replace(capacity(tier=256 * GIB, dram=512 * GIB), near=near)
+    nodes = {0: 256 * GIB, 1: 256 * GIB}
+    here = replace(capacity(tier=256 * GIB, dram=512 * GIB, node_bytes_free=nodes), near=near)
     tier = DRAM
     if any(job.kind == FILE for job in loaded.jobs()):
         tier = Tier(TierClaim("fast", "fsdax", path=str(tmp_path)), TierFacts("fsdax"))
@@ -142,7 +149,7 @@ def test_a_file_job_has_a_target_of_its_own():
   load: {{{RANDOM}}}
 """)
     assert target_sizes(both.measurements, capacity()) == {
-        ("tier", "file"): GIB, ("tier", "huge"): GIB,
+        TargetKey("tier", "file"): GIB, TargetKey("tier", "huge"): GIB,
     }  # fmt: skip
 
 

@@ -192,6 +192,11 @@ def chained(release_build):
     return compiled_of(release_build, "chained")
 
 
+@pytest.fixture(scope="module")
+def atomics(release_build):
+    return compiled_of(release_build, "atomic")
+
+
 def compiled_of(release_build: Path, name: str) -> dict[str, dict[str, list[Instruction]]]:
     by_isa = {}
     for isa in VECTOR:
@@ -271,3 +276,13 @@ def test_a_chains_write_is_persisted_as_its_name_says(chained, isa, name, store,
         instruction.name for instruction in function if instruction.name in ("sfence", "mfence")
     ]
     assert fences == ([fence] if fence else [])
+
+
+@pytest.mark.parametrize("isa", VECTOR)
+@pytest.mark.parametrize(("name", "instruction"), [("add", "xadd"), ("swap", "cmpxchg")])
+def test_an_atomic_operation_is_one_locked_instruction(atomics, isa, name, instruction):
+    loops = looped(atomics[isa][f"atomic_{name}_{isa}"])
+    locked = [each.operands.split()[0] for each in loops if each.name == "lock"]
+    assert set(locked) == {instruction}
+    assert len(locked) <= WAYS
+    assert not [each for each in loops if each.name in ("mfence", "sfence", "lfence")]
