@@ -80,7 +80,7 @@ struct mb_kernel {
      * processors.
      */
     bool by_calls;
-    bool maps_itself; /* it maps its target once more: memory is not mapped for it beforehand */
+    bool maps_itself; /* it maps its target again: memory is not mapped for it beforehand */
     bool (*validate)(struct mb_job *job, struct tb_error *error); /* may be NULL */
     void (*release)(struct mb_job *job); /* of what params point to; may be NULL */
     bool (*prepare)(struct mb_job *job, struct tb_error *error); /* may be NULL */

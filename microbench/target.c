@@ -511,7 +511,7 @@ void mb_target_unmap(struct mb_target *target)
     target->fd = -1;
 }
 
-/* ---- once more ---- */
+/* ---- again ---- */
 
 bool mb_part_reserve(struct mb_part *part, const struct mb_target *target, uint64_t offset_bytes,
                      uint64_t bytes, bool shared, struct tb_error *error)

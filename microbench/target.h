@@ -25,7 +25,7 @@ static inline void mb_stamp_all(char *bytes, uint64_t offset, uint64_t size)
         memcpy(bytes + (at - offset), &(uint64_t){mb_stamp(at)}, sizeof(uint64_t));
 }
 void mb_target_unmap(struct mb_target *target);
-/* A part of a target that is mapped once more: memory is new, a file or device has its content. */
+/* A part of a target that is mapped again: memory is new, a file or device has its content. */
 struct mb_part {
     const struct mb_target *target;
     char *base;

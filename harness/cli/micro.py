@@ -6,6 +6,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -22,19 +23,29 @@ from harness.execution.resolved_run import ResolvedRun
 from harness.execution.run_list import last_attempts
 from harness.experiment.study import Made, Study
 from harness.micro.host_capacity import variables_here
+from harness.micro.importing import import_suite
 from harness.micro.metrics import SuiteResult
 from harness.micro.model import Measurement, Suite
 from harness.micro.native import NAME
+from harness.micro.perma import is_perma
 from harness.micro.perma_result import memory_of, perma_results
 from harness.micro.protocol import Planned
 from harness.micro.runner import ResolvedSuite, SuiteRequest, other_program, suite_plan
-from harness.micro.suite import find_suite, known_suites, load_documents, load_suite, suite_name
+from harness.micro.suite import (
+    SUFFIXES,
+    find_suite,
+    known_suites,
+    load_documents,
+    load_suite,
+    suite_name,
+)
+from harness.store.documents import write_atomically
 from harness.store.run_store import Store
 from harness.store.runs import StoredRun
 from harness.terminal import print_table, say
 from harness.tiers.stand_ins import stand_in_names
 from harness.units import counted, format_bytes, format_ns
-from harness.yamlfile import Document
+from harness.yamlfile import Document, load_yaml
 
 app = typer.Typer(no_args_is_help=True)
 
@@ -79,6 +90,46 @@ def show_(suite: SuiteArgument, json_: JsonOption = False) -> None:
         return
     say(f"{loaded.name}: {loaded.description}")
     _print_configurations(measurements)
+
+
+@app.command("import")
+def import_(
+    file: Annotated[
+        Path, typer.Argument(help="Workload file of PerMA-Bench or CXL-Bench.", metavar="FILE")
+    ],
+    out: Annotated[Path, typer.Option("--out", "-o", metavar="SUITE.yml", help="Suite to write.")],
+    json_: JsonOption = False,
+) -> None:
+    """Write a suite from a workload file of another program."""
+    document = load_yaml(file)
+    if not is_perma(document.value):
+        raise UsageError(
+            str(file), "it is a suite already", "name a workload of PerMA-Bench or CXL-Bench"
+        )
+    if out.suffix not in SUFFIXES or out.exists():
+        problem = "there is such a file" if out.exists() else "no .yml file"
+        raise UsageError(f"--out {out}", problem, "name a new file.yml")
+    suite = import_suite(document, out.stem)
+    try:
+        write_atomically(out, suite.text.encode())
+    except OSError as error:
+        raise UsageError(f"--out {out}", error.strerror or str(error), "name another") from error
+    if json_:
+        print_json(
+            {
+                "suite": str(out),
+                "configurations": suite.configurations,
+                "measurements": suite.measurements,
+                "device": suite.device or None,
+            }
+        )
+        return
+    say(
+        f"{out}: {counted(suite.configurations, 'configuration')} in "
+        f"{counted(suite.measurements, 'measurement')}"
+    )
+    if suite.device:
+        say(f"the file measures {suite.device}: name its tier with --tier")
 
 
 def _configurations(suite: Suite) -> Sequence[Measurement]:

@@ -68,11 +68,11 @@ class HostCapacity:
         """
         if not job.cpus:
             return self.near if job.numa == "near" else self.far
-        usable, found = {*self.near, *self.far}, dict[int, None]()
+        usable, chosen = {*self.near, *self.far}, dict[int, None]()
         for piece in job.cpus.split(","):
             numbers = resolve_cpus(parse_cpus(piece), self.kernel, usable)
-            found |= dict.fromkeys(_cores_first(numbers, self.kernel) if ":" in piece else numbers)
-        return tuple(found)
+            chosen |= dict.fromkeys(_cores_first(numbers, self.kernel) if ":" in piece else numbers)
+        return tuple(chosen)
 
 
 def capacity_of(

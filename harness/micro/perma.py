@@ -1,12 +1,13 @@
-"""PerMA-Bench's workload files, read as they are and turned into measurements.
+"""Workload files of PerMA-Bench and CXL-Bench, read as they are and turned into measurements.
 
 ::
 
     NAME: {matrix: {key: [value, …], …}, args: {key: value, …}}
     NAME: {parallel_benchmark: {A: {matrix, args}, B: {matrix, args}}}
 
-As its documentation and its parser have them (PVLDB 15(11), §3.2; benchmark_config.hpp of
-the published program), with its own words for values. Sizes are 1024-based.
+As their documentation and their parsers have them (PVLDB 15(11), §3.2; PVLDB 18(9)), with their own
+words for values. The cross product is in the file's order, the last key fastest; of parallel
+benchmarks that of both.
 """
 
 from __future__ import annotations
@@ -17,27 +18,21 @@ from itertools import product
 from typing import Any
 
 from harness.errors import UsageError, unknown
-from harness.micro.chains import PERSIST, SAMPLE_EVERY
-from harness.micro.model import (
-    Axis,
-    Job,
-    Measurement,
-)
-from harness.micro.perma_config import PermaConfig, check, is_of_cxl_bench, read_value
+from harness.micro.cxlbench_config import CXL_BENCH
+from harness.micro.dialect import BenchmarkConfig, Dialect
+from harness.micro.keys import built_job, read_key
+from harness.micro.model import Axis, Job, Measurement
+from harness.micro.perma_config import PERMA_BENCH, PermaConfig
 from harness.structs import Where
 from harness.units import NS_PER_S
 from harness.yamlfile import Document
 
-#: Before anything counts: PerMA-Bench has no warm-up of its own.
+#: Before anything counts: the programs have no warm-up of their own.
 WARM_UP_NS = 200_000_000
-#: Keys of the paper's Listing 1 that its releases call otherwise.
-_OLD_NAMES = {"total_memory_range": "memory_range"}
-#: Minimum of chains timed alone, whatever the sampling frequency: p99.9 needs them.
-_LEAST_TIMED = 10_000
 
 
 @dataclass(frozen=True)
-class PermaConfiguration:
+class Configuration:
     """One of a benchmark's configurations: of a parallel one that of both its parts.
 
     ``name``: the benchmark's; ``parts``: their names, or that of the benchmark alone. ``axes``: the
@@ -46,46 +41,49 @@ class PermaConfiguration:
 
     name: str
     parts: tuple[str, ...]
-    configs: tuple[PermaConfig, ...]
+    configs: tuple[BenchmarkConfig, ...]
     axes: tuple[Axis, ...]
     origin: str
 
+    def timed(self) -> list[tuple[str, dict[str, Any]]] | None:
+        """Return the parts' names and keys where chains are timed one by one; None: none is."""
+        timed = [config.timed_keys() for config in self.configs]
+        if all(keys is None for keys in timed):
+            return None
+        return [
+            (name, {**config.suite_keys(), **(keys or {})})
+            for name, config, keys in zip(self.parts, self.configs, timed, strict=True)
+        ]
+
 
 def is_perma(value: Any) -> bool:
-    """Return whether a parsed file is one of PerMA-Bench's: ours says which schema it has."""
+    """Return whether a parsed file is one of these programs': ours says which schema it has."""
     return isinstance(value, dict) and "schema" not in value
 
 
-def parse_perma(document: Document) -> list[PermaConfiguration]:
+def parse_perma(document: Document) -> list[Configuration]:
     """Return the configurations of a file in its order; UsageError has file and line."""
     if not isinstance(document.value, dict) or not document.value:
         raise UsageError(document.at(()), "no benchmark in it", "write NAME: {args: {…}}")
-    _refuse_cxl_bench(document)
+    dialect = dialect_of(document)
     return [
         configuration
         for name in document.value
-        for configuration in _benchmark(document, str(name))
+        for configuration in _benchmark(document, name, dialect)
     ]
 
 
-def _refuse_cxl_bench(document: Document) -> None:
-    """UsageError for a file of CXL-Bench, which has the same form with other keys."""
-    foreign_keys = [
-        (str(key), (*where, part, key))
+def dialect_of(document: Document) -> Dialect:
+    """Return CXL-Bench's dialect for a file with a key that only this has, else PerMA-Bench's."""
+    keys = {
+        str(key)
         for where in _bodies(document.value)
         for part in ("args", "matrix")
         for key in _mapping(document.value, (*where, part))
-        if is_of_cxl_bench(str(key))
-    ]
-    if foreign_keys:
-        names = ", ".join(dict.fromkeys(key for key, _ in foreign_keys))
-        raise UsageError(
-            document.at(foreign_keys[0][1]),
-            "the file is a workload of CXL-Bench, whose memory regions and thread placement are "
-            f"not supported: {names}",
-            "write a suite with schema: 1 (docs/micro.md): --tier names the memory, and its keys "
-            "threads and numa the placement",
-        )
+    }
+    perma = {*PERMA_BENCH.defaults, *PERMA_BENCH.other_names}
+    of_cxl_bench = keys & {*CXL_BENCH.defaults, *CXL_BENCH.other_names} - perma
+    return CXL_BENCH if of_cxl_bench else PERMA_BENCH
 
 
 def _bodies(benchmarks: Mapping[str, Any]) -> Iterator[Where]:
@@ -104,13 +102,13 @@ def _mapping(value: Any, where: Where) -> Mapping[Any, Any]:
     return value if isinstance(value, dict) else {}
 
 
-def _benchmark(document: Document, name: str) -> Iterator[PermaConfiguration]:
+def _benchmark(document: Document, name: Any, dialect: Dialect) -> Iterator[Configuration]:
     body = document.value[name]
     if not isinstance(body, dict):
         raise UsageError(document.at((name,)), f"{name!r} has no args", "write args: {…}")
     if "parallel_benchmark" not in body:
-        for config, axes, at in _points(document, (name,), body, job=""):
-            yield PermaConfiguration(name, (name,), (config,), axes, at)
+        for config, axes, at in _points(document, (name,), body, dialect):
+            yield Configuration(str(name), (str(name),), (config,), axes, at)
         return
     parts = body["parallel_benchmark"]
     where: Where = (name, "parallel_benchmark")
@@ -119,51 +117,60 @@ def _benchmark(document: Document, name: str) -> Iterator[PermaConfiguration]:
         problem = f"{len(parts)} parts" if isinstance(parts, dict) else "no parts"
         raise UsageError(document.at(where), problem, "a parallel benchmark has two")
     names = tuple(map(str, parts))
-    swept = [_points(document, (*where, part), parts[part], str(part)) for part in parts]
+    swept = [_points(document, (*where, part), parts[part], dialect, str(part)) for part in parts]
     for (a, axes_a, at), (b, axes_b, _) in product(*swept):
-        yield PermaConfiguration(name, names, (a, b), (*axes_a, *axes_b), at)
+        yield Configuration(str(name), names, (a, b), (*axes_a, *axes_b), at)
 
 
-_Point = tuple[PermaConfig, tuple[Axis, ...], str]
+_Point = tuple[BenchmarkConfig, tuple[Axis, ...], str]
 
 
-def _points(document: Document, where: Where, body: Any, job: str) -> Iterator[_Point]:
+def _points(
+    document: Document, where: Where, body: Any, dialect: Dialect, job: str = ""
+) -> Iterator[_Point]:
     """Yield the configurations of ``{matrix, args}``."""
     if not isinstance(body, dict) or not isinstance(body.get("args"), dict):
         raise UsageError(document.at(where), "no args", "write args: {…}, with a matrix or alone")
     _check_keys(document, where, body, ("matrix", "args"))
     args = {
-        _OLD_NAMES.get(key, key): read_value(
-            _OLD_NAMES.get(key, str(key)), value, document.at((*where, "args", key))
+        dialect.name_of(str(key)): dialect.read_value(
+            str(key), value, document.at((*where, "args", key))
         )
         for key, value in body["args"].items()
     }
     matrix = body.get("matrix", {})
     if not isinstance(matrix, dict):
         raise UsageError(document.at((*where, "matrix")), "not a mapping", "write key: [values]")
-    swept = [list(_values(document, (*where, "matrix", key), matrix[key])) for key in matrix]
+    swept = [
+        list(_values(document, (*where, "matrix", key), matrix[key], dialect)) for key in matrix
+    ]
     for chosen in product(*swept):
-        values = {key: value for key, (value, _, _) in zip(matrix, chosen, strict=True)}
+        values = {
+            dialect.name_of(str(key)): value
+            for key, (value, _, _) in zip(matrix, chosen, strict=True)
+        }
         given = {**args, **values}
         if given.get("custom_operations"):
             given.setdefault("exec_mode", "custom")  # as in the paper's Listing 1
-        config = PermaConfig(**given)
+        config = dialect.config(**given)
         at = document.at(chosen[-1][2] if chosen else (*where, "args"))
-        check(config, at)
+        dialect.check(config, at)
         axes = tuple(
             Axis(job, str(k), text) for k, (_, text, _) in zip(matrix, chosen, strict=True)
         )
         yield config, axes, at
 
 
-def _values(document: Document, where: Where, given: Any) -> Iterator[tuple[Any, str, Where]]:
+def _values(
+    document: Document, where: Where, given: Any, dialect: Dialect
+) -> Iterator[tuple[Any, str, Where]]:
     """Yield each value of a swept key, its text, and its place in the document."""
     key = str(where[-1])
     if not isinstance(given, list) or not given:
         raise UsageError(document.at(where), f"{key}: not a list", "write [a, b, c]")
     for position, value in enumerate(given):
         place = (*where, position)
-        yield read_value(key, value, document.at(place)), str(value), place
+        yield dialect.read_value(key, value, document.at(place)), str(value), place
 
 
 def _check_keys(
@@ -178,7 +185,7 @@ def _check_keys(
 # Measurements ------------------------------------------------------------------
 
 
-def measurements(configurations: Sequence[PermaConfiguration]) -> list[Measurement]:
+def measurements(configurations: Sequence[Configuration]) -> list[Measurement]:
     """Return the measurements; a chain with sampled latencies is measured twice.
 
     Independent chains overlap and give operations a second; in dependent ones each waits for
@@ -190,77 +197,34 @@ def measurements(configurations: Sequence[PermaConfiguration]) -> list[Measureme
     ]
 
 
-def _measured(configuration: PermaConfiguration) -> Iterator[Measurement]:
-    jobs = tuple(
-        job_of(name, config)
-        for name, config in zip(configuration.parts, configuration.configs, strict=True)
-    )
-    run_time = max(config.run_time for config in configuration.configs)
+def _measured(configuration: Configuration) -> Iterator[Measurement]:
+    configs = configuration.configs
+    run_time = max(config.run_time for config in configs)
+    parts = list(zip(configuration.parts, configs, strict=True))
     rated = Measurement(
         configuration.name,
-        jobs,
+        tuple(job_of(name, config, configuration.origin) for name, config in parts),
         configuration.axes,
         run_time * NS_PER_S if run_time else None,
         WARM_UP_NS,
         needed=True,
-        source=configuration.configs,
+        source=configs if all(isinstance(config, PermaConfig) for config in configs) else (),
         origin=configuration.origin,
     )
     yield rated
-    if any(config.latency_sample_frequency for config in configuration.configs):
-        timed = tuple(_timed(job, c) for job, c in zip(jobs, configuration.configs, strict=True))
+    if (timed := configuration.timed()) is not None:
+        jobs = tuple(_job(name, keys, configuration.origin) for name, keys in timed)
         axes = (
             *configuration.axes,
             Axis(configuration.axes[0].job if configuration.axes else "", "chain", "dependent"),
         )
-        yield replace(rated, jobs=timed, axes=axes, duration_ns=None)
+        yield replace(rated, jobs=jobs, axes=axes, duration_ns=None)
 
 
-def job_of(name: str, c: PermaConfig) -> Job:
+def job_of(name: str, config: BenchmarkConfig, source: str = "") -> Job:
     """Return what a configuration makes the threads do."""
-    dram_only = c.dram_operation_ratio == 1
-    needs_dram = c.uses_dram and not dram_only
-    counted = c.number_operations if c.counted else c.memory_range // c.access_size
-    common: dict[str, Any] = {
-        "name": name,
-        "threads": c.number_threads,
-        "range_bytes": c.dram_memory_range if dram_only else c.memory_range,
-        "place": "dram" if dram_only else "tier",
-        "numa": c.numa_pattern,
-        "pages": "huge" if c.dram_huge_pages else "base",
-        "partitions": c.number_partitions,
-        "dram_range_bytes": c.dram_memory_range if needs_dram else 0,
-        "dram_share": c.dram_operation_ratio if needs_dram else 0.0,
-        "operations": None if c.run_time else counted,
-    }
-    if c.custom:
-        return Job(**common, kind="chain", keys={"mode": "independent"}, chain=c.custom_operations)
-    return Job(**common, kind="throughput", keys={**_kernel(c), **_pattern(c)})
+    return _job(name, config.suite_keys(), source)
 
 
-def _kernel(c: PermaConfig) -> dict[str, Any]:
-    if c.operation == "read":
-        return {"operation": "load", "flush": "none", "fence": "none"}
-    return {**PERSIST[c.persist_instruction], "flush_when": "line"}
-
-
-def _pattern(c: PermaConfig) -> dict[str, Any]:
-    keys: dict[str, Any] = {"access_bytes": c.access_size}
-    if c.exec_mode != "random":
-        return keys | {"pattern": c.exec_mode, "chunk_bytes": c.min_io_chunk_size}
-    if c.random_distribution == "zipf":
-        return keys | {"pattern": "zipf", "zipf_exponent": c.zipf_alpha}
-    return keys | {"pattern": "random"}
-
-
-def _timed(job: Job, c: PermaConfig) -> Job:
-    """Return the same chains, each after the previous one.
-
-    But no more are run than the workload has, save for the least that are worth a histogram.
-    """
-    if not c.custom:
-        return job
-    sampled = c.number_operations // max(1, c.latency_sample_frequency)
-    least = _LEAST_TIMED * c.number_threads * SAMPLE_EVERY
-    operations = max(min(sampled * SAMPLE_EVERY, c.number_operations), least)
-    return replace(job, keys={"mode": "dependent"}, operations=operations)
+def _job(name: str, keys: Mapping[str, Any], source: str) -> Job:
+    return built_job(name, {key: read_key(key, value, {}, source) for key, value in keys.items()})

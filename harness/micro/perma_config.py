@@ -1,31 +1,21 @@
-"""The cross product is in the file's order, the last key fastest; of parallel benchmarks that
-of both. Where it measures something else than it says, ours is right: docs/micro.md.
+"""PerMA-Bench's configuration of one benchmark: its keys, defaults, units and limits.
 
-PerMA-Bench's configuration of one benchmark: its keys, defaults, units and limits.
+Where it measures something else than it says, ours is right: docs/micro.md.
 """
 
 from __future__ import annotations
 
-import math
-import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, fields
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Protocol
 
-from harness.errors import UsageError, unknown
-from harness.micro.chains import (
-    LINE_BYTES,
-    PERSIST,
-    Chain,
-    ChainOperation,
-    chain_text,
-)
-from harness.units import GIB, MIB, suffixed_number
+from harness.micro.chains import PERSIST, SAMPLE_EVERY, Chain, ChainOperation, chain_text
+from harness.micro.dialect import MOST_THREADS, Dialect, Limit, SizeKind, power_of_two
+from harness.units import GIB, MIB
 from harness.workloads.kinds import Choice, Kind
 
-_SIZE = re.compile(r"\d+[kKmMgG]?")
-_YES, _NO = ("yes", "y", "true", "on"), ("no", "n", "false", "off")
-_MOST_THREADS = (1 << 16) - 1
+#: Minimum of chains timed alone, whatever the sampling frequency: p99.9 needs them.
+_LEAST_TIMED = 10_000
 
 
 @dataclass(frozen=True)
@@ -68,6 +58,37 @@ class PermaConfig:
         chained = any(operation.place == "dram" for operation in self.custom_operations)
         return self.dram_operation_ratio > 0 or chained
 
+    def suite_keys(self) -> dict[str, Any]:
+        dram_only = self.dram_operation_ratio == 1
+        counted = self.number_operations if self.counted else self.memory_range // self.access_size
+        keys: dict[str, Any] = {
+            "threads": self.number_threads,
+            "range": self.dram_memory_range if dram_only else self.memory_range,
+            "numa": self.numa_pattern,
+            "pages": "huge" if self.dram_huge_pages else "base",
+            "partitions": self.number_partitions,
+        }
+        keys |= {"place": "dram"} if dram_only else {}
+        if self.uses_dram and not dram_only:
+            keys["dram_range"] = self.dram_memory_range
+            keys |= {} if self.custom else {"dram_share": self.dram_operation_ratio}
+        keys |= {} if self.run_time else {"count": counted}
+        if self.custom:
+            chain = chain_text(self.custom_operations)
+            return keys | {"kind": "chain", "mode": "independent", "chain": chain}
+        return keys | self._kernel() | pattern_keys(self, self.min_io_chunk_size)
+
+    def _kernel(self) -> dict[str, Any]:
+        keys = {"kind": "throughput", "access": self.access_size}
+        if self.operation == "read":
+            return keys | {"kernel": "load"}
+        kernel = PERSIST[self.persist_instruction]
+        words = [word for word in kernel.values() if word != "none"]
+        return keys | {"kernel": "+".join(words), "flush_when": "line"}
+
+    def timed_keys(self) -> dict[str, Any] | None:
+        return timed_chains(self) if self.latency_sample_frequency else None
+
     def to_json(self, memory_type: str) -> dict[str, Any]:
         """Return a configuration as PerMA-Bench's results hold it, without what ended it.
 
@@ -90,6 +111,57 @@ class PermaConfig:
         return document
 
 
+class _Chained(Protocol):
+    """A configuration that may be a chain."""
+
+    @property
+    def custom(self) -> bool: ...
+
+    @property
+    def number_operations(self) -> int: ...
+
+    @property
+    def number_threads(self) -> int: ...
+
+    @property
+    def latency_sample_frequency(self) -> int: ...
+
+
+def timed_chains(config: _Chained) -> dict[str, Any]:
+    """Return the keys of the same chains, each after the previous one.
+
+    But no more are run than the workload has, save for the least that are worth a histogram.
+    """
+    if not config.custom:
+        return {}
+    sampled = config.number_operations // max(1, config.latency_sample_frequency)
+    least = _LEAST_TIMED * config.number_threads * SAMPLE_EVERY
+    operations = max(min(sampled * SAMPLE_EVERY, config.number_operations), least)
+    return {"mode": "dependent", "count": operations}
+
+
+class _Patterned(Protocol):
+    """A configuration that accesses its range in some order."""
+
+    @property
+    def exec_mode(self) -> str: ...
+
+    @property
+    def random_distribution(self) -> str: ...
+
+    @property
+    def zipf_alpha(self) -> float: ...
+
+
+def pattern_keys(config: _Patterned, chunk_bytes: int) -> dict[str, Any]:
+    """Return the keys of the order of addresses."""
+    if config.exec_mode != "random":
+        return {"pattern": config.exec_mode, "chunk": chunk_bytes}
+    if config.random_distribution == "zipf":
+        return {"pattern": "zipf", "zipf_exponent": config.zipf_alpha}
+    return {"pattern": "random"}
+
+
 _ALWAYS = (
     "memory_range",
     "exec_mode",
@@ -102,50 +174,6 @@ _ALWAYS = (
 _OF_DRAM = ("dram_memory_range", "dram_operation_ratio", "dram_huge_pages")
 
 
-class _Size:
-    values = "512, 64K, 10G"
-
-    def parse(self, name: str, value: Any) -> int:
-        """Read a number of bytes, or one with K, M or G (1024-based)."""
-        size = suffixed_number(str(value))
-        if size is None or isinstance(value, bool) or not _SIZE.fullmatch(str(value)):
-            hint = "a number of bytes, or one with K, M or G (1024-based): 512, 64K, 10G"
-            raise UsageError(name, "not a size", hint)
-        return int(size)
-
-
-class _Whole:
-    values = "100000000"
-
-    def parse(self, name: str, value: Any) -> int:
-        """Read a whole number without a suffix."""
-        if isinstance(value, bool) or not str(value).isdecimal():
-            raise UsageError(name, "not a whole number", "a number without a suffix: 100000000")
-        return int(value)
-
-
-class _Fraction:
-    values = "0.9"
-
-    def parse(self, name: str, value: Any) -> float:
-        """Read a number, also one that YAML takes for a text (``1e-1``)."""
-        try:
-            number = math.nan if isinstance(value, bool) else float(value)
-        except (TypeError, ValueError):
-            number = math.nan
-        if math.isnan(number):
-            raise UsageError(name, "not a number", "write 0.9")
-        return number
-
-
-class _Flag:
-    values = "true, false"
-
-    def parse(self, name: str, value: Any) -> bool:
-        """Read true and false, also yes, no, on and off."""
-        return Choice((*_YES, *_NO)).parse(name, str(value).lower()) in _YES
-
-
 #: Kinds of the keys' values: by name, all others by the type of the default.
 _KINDS: Mapping[str, Kind] = {
     "operation": Choice(("read", "write")),
@@ -155,65 +183,22 @@ _KINDS: Mapping[str, Kind] = {
     "random_distribution": Choice(("uniform", "zipf")),
     "custom_operations": Chain(),
     **dict.fromkeys(
-        ("access_size", "memory_range", "dram_memory_range", "min_io_chunk_size"), _Size()
+        ("access_size", "memory_range", "dram_memory_range", "min_io_chunk_size"), SizeKind()
     ),
 }
-_BY_TYPE: Mapping[type, Kind] = {int: _Whole(), float: _Fraction(), bool: _Flag()}
-_DEFAULTS = {field.name: field.default for field in fields(PermaConfig)}
-KEYS = tuple(_DEFAULTS)
 
 
-#: Keys of CXL-Bench (https://github.com/hpides/cxlbench), PerMA-Bench's successor, alone.
-_OF_CXL_BENCH = frozenset(
-    {
-        *("memory_region_size", "device_path", "device_offset"),
-        *("numa_memory_nodes", "numa_memory_node_weights", "numa_task_nodes", "numa_thread_nodes"),
-        *("thread_cores", "thread_pin_mode", "cache_instruction", "flush_instruction"),
-        *("transparent_huge_pages", "explicit_hugepages_size"),
-        *("percentage_pages_first_partition", "percentage_pages_first_node"),
-        "node_count_first_partition",
-    }
-)
+def _limits(c: PermaConfig) -> Iterator[Limit]:
+    yield from _sizes(c)
+    yield from _threads(c)
+    yield from _modes(c)
 
 
-def is_of_cxl_bench(key: str) -> bool:
-    """Return whether the key is one of CXL-Bench that PerMA-Bench does not have."""
-    return key.removeprefix("secondary_") in _OF_CXL_BENCH or key.startswith("secondary_")
-
-
-def read_value(key: str, value: Any, source: str) -> Any:
-    """Read one key's value; UsageError names ``source`` where it is unknown or does not fit."""
-    if key not in KEYS:
-        raise unknown(source, f"unknown key {key!r}", key, KEYS, "keys: {}")
-    kind = _KINDS.get(key) or _BY_TYPE[type(_DEFAULTS[key])]
-    try:
-        return kind.parse(key, value)
-    except UsageError as error:
-        raise UsageError(source, f"{key}: {value!r}: {error.context}", error.hint) from error
-
-
-def check(config: PermaConfig, source: str) -> None:
-    """Refuse what PerMA-Bench's own limits refuse; UsageError names ``source``."""
-    for limits in (_sizes, _threads, _modes):
-        for respected, keys, hint in limits(config):
-            if not respected:
-                values = ", ".join(f"{key} {getattr(config, key) or 0}" for key in keys.split())
-                raise UsageError(source, values, hint)
-
-
-#: Whether a limit is kept, the keys that it is about, and what they must be.
-_Limit = tuple[bool, str, str]
-
-
-def _power_of_two(value: int) -> bool:
-    return value >= LINE_BYTES and value & (value - 1) == 0
-
-
-def _sizes(c: PermaConfig) -> Iterator[_Limit]:
+def _sizes(c: PermaConfig) -> Iterator[Limit]:
     lines = "a power of two from 64 on (a cache line)"
     whole = f"a multiple of access_size ({c.access_size})"
-    yield _power_of_two(c.access_size), "access_size", lines
-    yield _power_of_two(c.min_io_chunk_size), "min_io_chunk_size", lines
+    yield power_of_two(c.access_size), "access_size", lines
+    yield power_of_two(c.min_io_chunk_size), "min_io_chunk_size", lines
     yield c.memory_range > 0, "memory_range", "more than nothing"
     yield c.memory_range % c.access_size == 0, "memory_range", whole
     yield c.dram_memory_range % c.access_size == 0, "dram_memory_range", f"{whole}, or 0"
@@ -223,9 +208,9 @@ def _sizes(c: PermaConfig) -> Iterator[_Limit]:
     yield c.zipf_alpha >= 0, "zipf_alpha", "0 or more"
 
 
-def _threads(c: PermaConfig) -> Iterator[_Limit]:
+def _threads(c: PermaConfig) -> Iterator[Limit]:
     threads, parts = c.number_threads, c.number_partitions or c.number_threads
-    yield 1 <= threads <= _MOST_THREADS, "number_threads", f"from 1 to {_MOST_THREADS}"
+    yield 1 <= threads <= MOST_THREADS, "number_threads", f"from 1 to {MOST_THREADS}"
     divided = "number_threads must be a multiple of number_partitions"
     yield threads % parts == 0, "number_threads number_partitions", divided
     for key in ("memory_range", "dram_memory_range"):
@@ -236,7 +221,7 @@ def _threads(c: PermaConfig) -> Iterator[_Limit]:
     yield enough, "memory_range number_threads", chunk
 
 
-def _modes(c: PermaConfig) -> Iterator[_Limit]:
+def _modes(c: PermaConfig) -> Iterator[Limit]:
     mixed = c.dram_operation_ratio == 0 or c.exec_mode == "random"
     yield mixed, "dram_operation_ratio exec_mode", "dram_operation_ratio goes with random only"
     with_dram = not c.uses_dram or c.dram_memory_range > 0
@@ -251,3 +236,13 @@ def _modes(c: PermaConfig) -> Iterator[_Limit]:
     yield not c.custom or bool(c.custom_operations), "exec_mode", named
     for key in ("custom_operations", "latency_sample_frequency"):
         yield c.custom or not getattr(c, key), "exec_mode", f"{key}: with exec_mode custom only"
+
+
+PERMA_BENCH = Dialect(
+    "PerMA-Bench",
+    PermaConfig,
+    _KINDS,
+    _limits,
+    {"total_memory_range": "memory_range"},  # the paper's Listing 1
+)
+KEYS = tuple(PERMA_BENCH.defaults)

@@ -35,7 +35,7 @@ from harness.micro.labels import job_labels
 from harness.micro.metrics import NOTHING_DONE, JobRepeat, JobResults, SuiteResult, Thread
 from harness.micro.model import Axis, Job, Measurement
 from harness.micro.perma import job_of
-from harness.micro.perma_config import PermaConfig, read_value
+from harness.micro.perma_config import PERMA_BENCH, PermaConfig
 from harness.sequences import grouped
 from harness.store.documents import as_json
 from harness.store.result import Metric
@@ -317,7 +317,9 @@ def _read_config(config: Mapping[str, Any], where: str) -> PermaConfig:
     settings = {key: value for key, value in config.items() if key not in _OF_DEVICE}
     if isinstance(settings.get("run_time"), float):  # ours may end within a second
         settings["run_time"] = round(settings["run_time"])
-    return PermaConfig(**{key: read_value(key, value, where) for key, value in settings.items()})
+    return PermaConfig(
+        **{key: PERMA_BENCH.read_value(key, value, where) for key, value in settings.items()}
+    )
 
 
 def _read_metrics(measurement: Measurement, results: Mapping[str, Any]) -> Iterator[Metric]:

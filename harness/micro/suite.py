@@ -10,7 +10,8 @@
       random: {matrix: {kernel: [load, ntstore+sfence], access: [64, 256]}, args: {pattern: random}}
       loaded: {args: {duration: 1s}, jobs: {chase: {…}, load: {…}}}
 
-A file without ``schema`` is one of PerMA-Bench's. A folder is the suite of all its files.
+A file without ``schema`` is one of PerMA-Bench's or CXL-Bench's. A folder is the suite of all its
+files.
 """
 
 from __future__ import annotations
@@ -26,7 +27,15 @@ from harness.errors import UsageError, nearest
 from harness.micro import perma
 from harness.micro.chains import mix_text
 from harness.micro.io_jobs import check_written
-from harness.micro.keys import IDLE, KEYS, TIMES, UNLIMITED, Variables, keys_of, read_key
+from harness.micro.keys import (
+    IDLE,
+    KEYS,
+    TIMES,
+    Variables,
+    built_job,
+    keys_of,
+    read_key,
+)
 from harness.micro.model import Axis, Job, Measurement, Suite
 from harness.micro.suite_document import SuiteDocument
 from harness.paths import data_folder
@@ -34,12 +43,12 @@ from harness.structs import Where
 from harness.yamlfile import Document, is_expression, load_yaml
 
 _FOLDER = data_folder("profiles") / "micro"
-_SUFFIXES = (".yml", ".yaml")
+SUFFIXES = (".yml", ".yaml")
 
 
 def known_suites() -> dict[str, Path]:
     """Return the suites that come along, files and folders of them, by name."""
-    files = sorted(path for path in _FOLDER.rglob("*") if path.suffix in _SUFFIXES)
+    files = sorted(path for path in _FOLDER.rglob("*") if path.suffix in SUFFIXES)
     folders = {
         folder for path in files for folder in path.parents if folder.is_relative_to(_FOLDER)
     }
@@ -55,9 +64,9 @@ def find_suite(name: str) -> Path:
     given = Path(name)
     if name and given.is_dir():
         return given.resolve()  # ``.`` has no name that the suite could have
-    if given.suffix in _SUFFIXES and given.is_file():
+    if given.suffix in SUFFIXES and given.is_file():
         return given
-    if given.suffix in _SUFFIXES:
+    if given.suffix in SUFFIXES:
         raise UsageError(
             f"suite {name}",
             "there is no such file",
@@ -74,7 +83,7 @@ def load_documents(path: Path) -> list[Document]:
     """Load the files of a suite; ours have the keys of a SuiteDocument."""
     files = [path]
     if path.is_dir():
-        files = sorted(file for file in path.rglob("*") if file.suffix in _SUFFIXES)
+        files = sorted(file for file in path.rglob("*") if file.suffix in SUFFIXES)
     if not files:
         raise UsageError(f"suite {path}", "no .yml file in it", "name a file, or a folder of them")
     return [_checked(file) for file in files]
@@ -109,7 +118,9 @@ def suite_of(name: str, documents: list[Document], variables: Variables) -> Suit
     for document in documents:
         if perma.is_perma(document.value):
             measurements += perma.measurements(perma.parse_perma(document))
-            descriptions.append(f"PerMA-Bench: {', '.join(map(str, document.value))}")
+            descriptions.append(
+                f"{perma.dialect_of(document).program}: {', '.join(map(str, document.value))}"
+            )
         elif "measurements" in document.value:
             _check_ours(document)
             measurements += _measurements(document, variables)
@@ -360,11 +371,22 @@ class _Expansion:
             raise UsageError(source, problem, "write one of the two")
         if values.get("dram_share") and "dram_range" not in values:
             missing.append("dram_range")
+        _check_nodes(source, values)
         if missing:
             raise UsageError(
                 source, f"a {kind} job without {', '.join(missing)}", "add it to args, or a matrix"
             )
-        return _built(name, values if mixed else _without_share(values))
+        return built_job(name, values if mixed else _without_share(values))
+
+
+def _check_nodes(source: str, values: Mapping[str, Any]) -> None:
+    nodes = values.get("nodes", "")
+    if nodes and ("place" in values or "offset" in values):
+        raise UsageError(source, "nodes with place or offset", "write one of them")
+    if "first_share" in values and "/" not in nodes:
+        raise UsageError(source, "first_share without two parts", "write nodes: 0/1, say")
+    if values.get("dram_nodes") and ("dram_range" not in values or "/" in values["dram_nodes"]):
+        raise UsageError(source, "dram_nodes", "it goes with dram_range, in one part")
 
 
 def _without_share(values: Mapping[str, Any]) -> dict[str, Any]:
@@ -389,19 +411,6 @@ def _text(given: Any, read: Any) -> str:
     if isinstance(given, dict):
         return f"pause {given['pause']}" if "pause" in given else mix_text(read)
     return str(given)
-
-
-def _built(name: str, values: Mapping[str, Any]) -> Job:
-    of_job = {KEYS[k].attribute: v for k, v in values.items() if k in KEYS and KEYS[k].attribute}
-    if of_job.get("pace") == UNLIMITED:
-        del of_job["pace"]
-    keys = dict(values.get("kernel", {}))
-    keys |= {
-        KEYS[k].field: v
-        for k, v in values.items()
-        if k in KEYS and KEYS[k].field and not isinstance(v, dict)
-    }
-    return Job(name=name, **{"threads": 1, **of_job}, keys=keys)
 
 
 def cpus_and_more(cpus: int, cores: int, llc_bytes: int, memory_bytes: int) -> dict[str, float]:

@@ -4,7 +4,7 @@
  *   {"name": "start", "kind": "map", "target": "t0", "threads": 4, "operation": "populate",
  *    "shared": false}
  *
- * Each operation maps a thread's part of the range once more, touches all its pages and releases it.
+ * Each operation maps a thread's part of the range again, touches all its pages and releases it.
  * Timed is one of these: `map` (with the policy of its memory), `touch`, `populate` (both), `release`.
  * What is not timed is left out of rates. Anonymous memory is new each time, and Linux fills it with
  * zeros; a file or a device has its content, and its pages are only entered into page tables.

@@ -273,3 +273,49 @@ def test_an_index_library_is_loaded_by_the_unprivileged_user_alone(loaded, tmp_p
         return
     labels = [metric["labels"] for metric in done.run["metrics"]]
     assert {label["index"] for label in labels if "index" in label} == {"library"}
+
+
+CXL_BENCH = """
+lookup:
+  matrix: {custom_operations: ["r_64", "r_64,w_64_none"], number_threads: [1, 2]}
+  args: {exec_mode: custom, memory_region_size: 64M, min_io_batch_size: 1M, numa_memory_nodes: [0],
+         numa_task_nodes: [0], run_time: 1}
+counter:
+  matrix: {operation: [compare-and-swap, fetch-and-add]}
+  args: {exec_mode: latency, memory_region_size: 64M, numa_memory_nodes: [0], numa_task_nodes: [0],
+         access_size: 8, number_operations: 10000, latency_sample_frequency: 10}
+start:
+  matrix: {operation: [memory-map-private, memory-unmap-shared]}
+  args: {exec_mode: latency, memory_region_size: 64M, numa_memory_nodes: [0], numa_task_nodes: [0],
+         number_operations: 3, latency_sample_frequency: 1}
+"""
+
+
+def test_a_file_of_cxl_bench_is_imported_and_runs(loaded, tmp_path):
+    (file := tmp_path / "theirs.yaml").write_text(CXL_BENCH)
+    out = tmp_path / "ours.yml"
+    done = loaded("micro", "import", file, "--out", out, "--json").json
+    assert (done["configurations"], done["device"]) == (8, None)
+    run = loaded.microbench("--suite", out, "--tier", "dram", "-p", "duration=50ms",
+                            "-p", "warm_up=1ms", "--json", "-q").run  # fmt: skip
+    assert run["status"] == "complete"
+    assert {check["status"] for check in run["checks"]} == {"passed"}
+    assert len(metrics(run, "operations_per_second", kind="chain", nodes="0")) == 4
+    (share,) = metrics(run, "success_share", kind="atomic")
+    assert all(0 < sample <= 1 for sample in share["samples"])
+    times = metrics(run, "time_per_gib_ns", kind="map")
+    assert {time["labels"]["operation"] for time in times} == {"populate", "release"}
+    assert {time["labels"]["pages"] for time in times} == {"base"}
+
+
+def test_an_import_names_what_it_refuses_and_overwrites_nothing(loaded, tmp_path):
+    (file := tmp_path / "theirs.yaml").write_text(CXL_BENCH.replace("number_threads", "threads"))
+    out = tmp_path / "ours.yml"
+    refused = loaded("micro", "import", file, "--out", out)
+    assert refused.code == 2 and "threads" in refused.err and not out.exists()
+    assert loaded("micro", "import", out, "--out", out).code == 2
+    file.write_text(CXL_BENCH)
+    (tmp_path / "there.yml").write_text("mine")
+    assert loaded("micro", "import", file, "--out", tmp_path / "there.yml").code == 2
+    assert loaded("micro", "import", file, "--out", tmp_path / "suite.txt").code == 2
+    assert (tmp_path / "there.yml").read_text() == "mine"

@@ -13,7 +13,7 @@ from harness.micro.host_suite import suite_on
 from harness.micro.keys import MicroParams
 from harness.micro.metrics import SuiteResult
 from harness.micro.model import Measurement
-from harness.micro.perma import PermaConfiguration, measurements, parse_perma
+from harness.micro.perma import Configuration, measurements, parse_perma
 from harness.micro.perma_config import KEYS, PermaConfig
 from harness.micro.perma_result import Memory, memory_of, perma_results
 from harness.micro.spec import measurement_name
@@ -34,13 +34,18 @@ SHIPPED = {
 }  # fmt: skip
 
 
-def configurations(text: str) -> list[PermaConfiguration]:
+def configurations(text: str) -> list[Configuration]:
     return parse_perma(parse_yaml(text, "bench.yaml"))
+
+
+def configs_of(configuration: Configuration) -> tuple[Any, ...]:
+    return configuration.configs
 
 
 def one(args: str) -> PermaConfig:
     (configuration,) = configurations(f"b: {{args: {{{args}}}}}")
     (config,) = configuration.configs
+    assert isinstance(config, PermaConfig)
     return config
 
 
@@ -55,7 +60,7 @@ hash_index_update:
     total_memory_range: 10G
     number_operations: 100000000
 """
-    configs = [config for swept in configurations(listing) for config in swept.configs]
+    configs = [config for swept in configurations(listing) for config in configs_of(swept)]
     assert [config.number_threads for config in configs] == [1, 4, 16]
     assert {(config.exec_mode, config.memory_range) for config in configs} == {("custom", 10 << 30)}
 
@@ -73,7 +78,7 @@ def test_the_matrix_is_a_cross_product_in_the_files_order_with_the_last_key_fast
     swept = [
         (c.number_threads, c.access_size)
         for configuration in crossed
-        for c in configuration.configs
+        for c in configs_of(configuration)
     ]
     assert swept == [(1, 64), (1, 256), (1, 4096), (2, 64), (2, 256), (2, 4096)]
 
@@ -86,7 +91,7 @@ def test_two_parallel_parts_are_crossed_with_one_another():
     assert {configuration.parts for configuration in crossed} == {("a", "b")}
     swept = [
         (a.number_threads, b.access_size)
-        for a, b in (configuration.configs for configuration in crossed)
+        for a, b in (configs_of(configuration) for configuration in crossed)
     ]
     assert swept == [(1, 64), (1, 128), (1, 256), (2, 64), (2, 128), (2, 256)]
 
