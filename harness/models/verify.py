@@ -29,7 +29,11 @@ def disturbed(runs: Sequence[StoredRun]) -> dict[int, str]:
 
 @dataclass(frozen=True, kw_only=True)
 class Undisturbed(ModelsCompared):
-    """All blocks, and again those that other work disturbed; ``note``: says which."""
+    """All blocks, and again those that other work disturbed; ``note``: says which.
+
+    A block of which a run is missing is made whole: an earlier run of the tier is no pair of a
+    run on a model that was made since.
+    """
 
     note: Callable[[str], None]
 
@@ -43,7 +47,8 @@ class Undisturbed(ModelsCompared):
         blocks = grouped((step.spec.block, step) for step in steps)
         runs: list[StoredRun] = []
         for block in blocks.values():
-            runs += yield Batch(plan, block)
+            whole = all(step.done for step in block)
+            runs += yield Batch(plan, block if whole else _afresh(block))
         for _ in range(_REPETITIONS):
             numbers = disturbed(last_attempts(runs))
             if not numbers:
@@ -55,5 +60,9 @@ class Undisturbed(ModelsCompared):
             looks = max(run.result.experiment.looks for run in runs)
             of_again = replace(plan, runs=specs, looks=looks)
             for block in again.values():
-                runs += yield Batch(of_again, [replace(step, done=None) for step in block])
+                runs += yield Batch(of_again, _afresh(block))
         return ""
+
+
+def _afresh(block: Sequence[ResolvedRun]) -> list[ResolvedRun]:
+    return [replace(step, done=None) for step in block]
