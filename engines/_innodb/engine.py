@@ -91,6 +91,7 @@ class ManagedInnoDB(SqlOnInnoDB, ManagedServer[Installation, Cluster]):
         self._manage(installation, context, applied(context.settings, known_settings(installation)))
         self._doublewrite = _part_of_doublewrite(installation, context.options)
         self._format = {"innodb_page_size": _page_size(context.options)}
+        self._rows_apart = _rows_apart(installation, context.options)
         self._password = secrets.token_hex(16)
         self._client_password = secrets.token_hex(16)
         self._first_start = True
@@ -111,6 +112,7 @@ class ManagedInnoDB(SqlOnInnoDB, ManagedServer[Installation, Cluster]):
         return {
             **self._format,
             "collation": SETTINGS.values["collation_server"],
+            **({"primary_keys": "secondary"} if self._rows_apart else {}),
         } | self.stored_settings()
 
     def _loaded_with(self) -> dict[str, str]:
@@ -309,6 +311,19 @@ def _page_size(options: EngineOptions) -> str:
     return str(int(choice_of(options, "page_size", _PAGE_SIZES)) * 1024)
 
 
+def _rows_apart(installation: Installation, options: EngineOptions) -> bool:
+    """Whether primary keys are secondary indexes: rows are in the order in which they came."""
+    if choice_of(options, "primary_keys", ("clustered", "secondary")) == "clustered":
+        return False
+    if "sql_generate_invisible_primary_key" not in known_settings(installation):
+        raise UsageError(
+            f"engine option primary_keys=secondary with {installation.title}",
+            "this release makes no invisible primary key, without which InnoDB clusters another",
+            "use MySQL 8.0.30 or later, or omit the option",
+        )
+    return True
+
+
 def _part_of_doublewrite(installation: Installation, options: EngineOptions) -> Part:
     """The part whose tier holds the doublewrite files.
 
@@ -338,6 +353,7 @@ def factory(flavour: Flavour) -> EngineFactory:
             "version": "release to run, such as 9 or 10.11 (default: the newest found)",
             "page_size": "page size in KiB: 4, 8, 16, 32 or 64 [16]",
             "doublewrite": "part that holds the doublewrite files, data or wal [data]",
+            "primary_keys": "clustered, or secondary indexes: clustered or secondary [clustered]",
             **TIMEOUTS,
         },
         workloads=(*workloads_in(ManagedInnoDB.sql_folder), "sql"),

@@ -58,6 +58,9 @@ _ALTER_TABLE = re.compile(r"alter table (?P<table>\w+) (?P<rest>.*)", re.IGNOREC
 _FIRST_WITHOUT_REDO = (8, 0, 21)
 _FIRST_WITH_DDL_THREADS = (8, 0, 27)
 _FIRST_WITH_REDO_CAPACITY = (8, 0, 30)
+#: Rows are in the tree of an invisible column's key; the schema's primary keys become unique ones.
+_ROWS_APART = "SET SESSION sql_generate_invisible_primary_key = ON"
+_PRIMARY_KEY = re.compile(r"\badd primary key\b", re.IGNORECASE)
 
 
 def loading_settings(
@@ -155,6 +158,7 @@ class Loader(_loading.Loader[MySqlConnection]):
 
     ``server``: the managed server to restart for the load. None for an external one, to which
     the client sends the files. ``version``: (9, 7, 4) of "9.7.4", of a managed server.
+    ``rows_apart``: no index of the schema is clustered.
     """
 
     def __init__(
@@ -164,8 +168,10 @@ class Loader(_loading.Loader[MySqlConnection]):
         threads: int,
         server: AnyServer | None = None,
         version: tuple[int, ...] = (),
+        rows_apart: bool = False,
     ) -> None:
         super().__init__(connect, threads)
+        self._rows_apart = rows_apart
         self._version = version
         self._flavour: Flavour = flavour
         self._server = server
@@ -217,9 +223,12 @@ class Loader(_loading.Loader[MySqlConnection]):
             if without_redo:
                 first.run("ALTER INSTANCE DISABLE INNODB REDO_LOG")
             with closing(self._connect()) as creating:  # what they set ends with the session
+                if self._rows_apart:
+                    creating.run(_ROWS_APART)
                 for stem in ("10_tables", "20_keys"):
                     for text in statements(folder, stem, params, backslash=True):
-                        creating.run(text)
+                        unique = _PRIMARY_KEY.sub("add unique key", text)
+                        creating.run(unique if self._rows_apart else text)
             yield workers
             if without_redo:
                 first.run("ALTER INSTANCE ENABLE INNODB REDO_LOG")

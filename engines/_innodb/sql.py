@@ -48,6 +48,8 @@ class SqlOnInnoDB(SqlEngine[MySqlConnection], ThroughJdbc):
     flavour: Flavour
     #: (9, 7, 4) of "9.7.4", of a managed server.
     version_tuple: tuple[int, ...] = ()
+    #: Whether primary keys are loaded as secondary indexes.
+    _rows_apart: bool = False
     jdbc_properties = staticmethod(innodb_properties)
     durability_settings = durability.DURABILITY_SETTINGS
 
@@ -124,6 +126,7 @@ class SqlOnInnoDB(SqlEngine[MySqlConnection], ThroughJdbc):
             threads=self.threads,
             server=self if isinstance(self, ManagedServer) else None,
             version=self.version_tuple,
+            rows_apart=self._rows_apart,
         )
         self._retries = loader.retries
         return loader

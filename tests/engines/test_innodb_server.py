@@ -206,6 +206,26 @@ def test_two_spellings_of_a_value(asked, shown, same):
     assert same_value(asked, shown) is same
 
 
+def test_primary_keys_may_be_secondary_indexes(lab, tmp_path):
+    """Rows are in the tree of an invisible key, and a lookup by the primary key goes there."""
+    (tmp_path / "10_tables.sql").write_text("create table t (k bigint not null, v bigint);")
+    (tmp_path / "20_keys.sql").write_text("alter table t add primary key (k);")
+    engine = lab.started("mysql", options={"primary_keys": "secondary"}, fresh=True)
+    assert engine.format_options()["primary_keys"] == "secondary"
+    with engine._loader().empty_tables(tmp_path, 1000):
+        pass
+    with closing(engine.connect()) as connection:
+        connection.execute("insert into t values (1, 10), (2, 20), (3, 30)")
+        rows = connection.execute("show index from t").rows
+        unique = {(str(row[2]), int(str(row[1]))) for row in rows}
+        assert unique == {("PRIMARY", 0), ("k", 0)}
+        assert connection.execute("select * from t where k = 2").rows == [(2, 20)]
+        plan = engine.explain(connection, "select * from t where k = 2 or k = 9")
+    assert plan.operators.rows == 1
+    with pytest.raises(UsageError, match="primary_keys"):
+        lab.engine("mariadb", options={"primary_keys": "secondary"})
+
+
 def test_page_size_is_part_of_the_format(lab):
     engine = lab.started("mariadb", options={"page_size": 4}, fresh=True)
     assert engine.format_options()["innodb_page_size"] == "4096"
