@@ -44,9 +44,9 @@ _SMALL: Mapping[str, str] = {
     "ycsb": "ycsb --engine rocksdb --workload a --records 1000 --threads 1 --set sync=true "
     "--ramp-up 0s --duration 1s"
 }
-_SUITE = "micro --suite baseline --threads 16 --warm-up 30ms -p only=page_*,scan*,log_*"
-_SIZE = "--repeats 2 --duration 200ms -p range=128MiB"
-_SMALL_SIZE = "--repeats 1 --duration 50ms -p range=16MiB"
+_SUITE = "micro --suite baseline --warm-up 30ms -p only=page_*,scan*,log_*"
+_SIZE = "--threads 16 --repeats 2 --duration 200ms -p range=128MiB"
+_SMALL_SIZE = "--threads 1 --repeats 1 --duration 10ms -p range=16MiB"
 
 
 @contextmanager
