@@ -9,24 +9,21 @@ NUMA balancing in mode 2, and demotes them where demotion is on.
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from harness.engine import MemoryPolicy
 from harness.errors import UsageError
 from harness.tiers.linux.kernel import LIVE, Kernel
-from harness.tiers.linux.numa import node_numbers
+from harness.tiers.linux.memory import hmat, memory_tiers, weights_switch, zones
+from harness.units import format_bytes
 from harness.warnings import RunWarning
 
 _WEIGHTS = "/sys/kernel/mm/mempolicy/weighted_interleave"
-#: Whether Linux computes the weights (6.16); the second is its name in kernels in which the
-#: compiler's ``auto`` has replaced the word (seen in 6.18).
-_AUTO = (f"{_WEIGHTS}/auto", f"{_WEIGHTS}/__auto_type")
 _BALANCING = "/proc/sys/kernel/numa_balancing"
 _DEMOTION = "/sys/kernel/mm/numa/demotion_enabled"
-_TIERS = "/sys/devices/virtual/memory_tiering"
-_ZONES = "/proc/zoneinfo"
+#: Least free part of a node: Linux keeps about as much of each zone (its watermarks).
+_ROOM = 0.01
 #: Promotion between memory tiers (NUMA_BALANCING_MEMORY_TIERING, Linux 5.18).
 _TIERING = "2"
 _TRUE = ("true", "Y", "1")
@@ -64,17 +61,14 @@ def _weight_of(node: int) -> str:
     return f"{_WEIGHTS}/node{node}"
 
 
-def _bandwidth(node: int, kernel: Kernel) -> int | None:
-    """MB/s that the firmware states of the node (ACPI HMAT, CXL CDAT); None without any."""
-    initiators = f"/sys/devices/system/node/node{node}/access0/initiators"
-    return kernel.read_int(f"{initiators}/read_bandwidth")
-
-
 def _weighted(policy: MemoryPolicy, kernel: Kernel) -> PolicyMeans:
     present = weights_in_force(policy, kernel)
-    auto = next((path for path in _AUTO if kernel.read(path) is not None), None)
+    auto = weights_switch(kernel)
     computed = auto is not None and kernel.read(auto) in _TRUE
-    has_bandwidths = all(_bandwidth(node, kernel) for node in policy.nodes)
+    has_bandwidths = all(
+        any(promise.read_bandwidth_mb_per_s for promise in hmat(node, kernel).values())
+        for node in policy.nodes
+    )
     if not policy.weights:
         return _computed(policy, present, auto if has_bandwidths else None, computed, kernel)
     if present == policy.weights:
@@ -135,18 +129,13 @@ def _tiered(policy: MemoryPolicy, kernel: Kernel) -> PolicyMeans:
 
 def _check_memory_tiers(problem: str, policy: MemoryPolicy, kernel: Kernel) -> None:
     """UsageError unless the nodes are in memory tiers of Linux from fast to slow."""
-    tiers = {
-        node: int(match[1])
-        for name in kernel.names(_TIERS)
-        if (match := re.fullmatch(r"memory_tier(\d+)", name))
-        for node in node_numbers(kernel.read(f"{_TIERS}/{name}/nodelist") or "")
-    }
+    tiers = memory_tiers(kernel)
     listed = ", ".join(f"node {node} in tier {tiers.get(node, '?')}" for node in policy.nodes)
     numbers = [tiers[node] for node in policy.nodes if node in tiers]
     if len(numbers) < len(policy.nodes):
         raise UsageError(
             problem,
-            f"Linux does not show the memory tier of each node ({_TIERS}): {listed}",
+            f"Linux does not show the memory tier of each node: {listed}",
             "use Linux 6.1 or later, or memory=preferred:TIER",
         )
     if len(set(numbers)) == 1:
@@ -166,30 +155,17 @@ def _check_memory_tiers(problem: str, policy: MemoryPolicy, kernel: Kernel) -> N
 
 def _full(policy: MemoryPolicy, kernel: Kernel) -> Iterator[RunWarning]:
     """Warn of a node without room: no page can be moved to it."""
-    room = dict(_room(kernel.read(_ZONES) or ""))
-    if full := [node for node in policy.nodes if room.get(node, 1) <= 0]:
-        yield RunWarning(
-            "memory-node-full",
-            "a node of the tiered memory is full: Linux can move no page to it",
-            f"node {_listed(full)}: no zone has more free pages than its watermark",
-            "free memory there, or use a tier with more",
-        )
-
-
-_ZONE = re.compile(r"^Node (\d+), zone +(\w+)$(.*?)(?=^Node|\Z)", re.M | re.S)
-
-
-def _room(zones: str) -> Iterator[tuple[int, int]]:
-    """Each node's free pages above the high watermarks of its zones, movable ones included."""
-    pages: dict[int, int] = {}
-    for node, _, text in _ZONE.findall(zones):
-        free = re.search(r"pages free +(\d+)", text)
-        high = re.search(r"^ +high +(\d+)", text, re.M)
-        managed = re.search(r"^ +managed +(\d+)", text, re.M)
-        if free and high and managed and int(managed[1]):
-            above = max(0, int(free[1]) - int(high[1]))
-            pages[int(node)] = pages.get(int(node), 0) + above
-    yield from pages.items()
+    by_node = zones(kernel)
+    for node in policy.nodes:
+        size = sum(zone.bytes for zone in by_node.get(node, {}).values())
+        free = sum(zone.free_bytes for zone in by_node.get(node, {}).values())
+        if size and free < _ROOM * size:
+            yield RunWarning(
+                "memory-node-full",
+                "a node of the tiered memory is full: Linux can move no page to it",
+                f"node {node}: {format_bytes(free)} of {format_bytes(size)} are free",
+                "free memory there, or use a tier with more",
+            )
 
 
 def _writable(path: str, kernel: Kernel) -> bool:

@@ -187,11 +187,13 @@ class Vm:
 
 
 @contextlib.contextmanager
-def running_machine(image: Image, *, persistence: str = "mem-ctrl") -> Iterator[Vm]:
+def running_machine(
+    image: Image, *, persistence: str = "mem-ctrl", kernel_words: str = ""
+) -> Iterator[Vm]:
     """Boot a machine with fresh disks, and make it gone at the end, however that comes."""
     _sweep()
     scratch = Path(tempfile.mkdtemp(prefix=f"{_SCRATCH}{os.getpid()}-"))
-    vm = Vm(image, scratch, persistence)
+    vm = Vm(image, scratch, persistence, kernel_words)
     try:
         subprocess.run(
             ["qemu-img", "create", "-q", "-f", "qcow2", "-F", "raw", "-b", image.disk, vm.disk],

@@ -151,6 +151,15 @@ class MemorySettings:
     weights_by_kernel: bool | None
 
 
+def weights_switch(kernel: Kernel) -> str | None:
+    """Path of the setting whether Linux computes the weights (6.16); None where it cannot.
+
+    In 6.18 it was seen by the name that the compiler's ``auto`` expands to.
+    """
+    paths = (f"{_WEIGHTS}/{name}" for name in ("auto", "__auto_type"))
+    return next((path for path in paths if kernel.read(path) is not None), None)
+
+
 def memory_settings(kernel: Kernel) -> MemorySettings:
     """The settings in force."""
     balancing = kernel.read_int("/proc/sys/kernel/numa_balancing")
@@ -162,7 +171,8 @@ def memory_settings(kernel: Kernel) -> MemorySettings:
         if (match := _NODE.fullmatch(name))
         and (weight := kernel.read_int(f"{_WEIGHTS}/{name}")) is not None
     }
-    by_kernel = kernel.read(f"{_WEIGHTS}/auto")
+    switch = weights_switch(kernel)
+    by_kernel = kernel.read(switch) if switch else None
     return MemorySettings(
         auto_online=kernel.read(f"{_BLOCKS}/auto_online_blocks"),
         numa_balancing=None if balancing is None else ", ".join(modes) or "off",

@@ -51,12 +51,6 @@ def nodes(kernel: Kernel) -> list[Node]:
     ]
 
 
-def node_numbers(text: str) -> list[int]:
-    """Numbers of a list as sysfs has it: ``0-1,3``."""
-    ranges = [item.partition("-") for item in text.split(",") if item]
-    return [n for first, _, last in ranges for n in range(int(first), int(last or first) + 1)]
-
-
 def _node(number: int, kernel: Kernel) -> Node:
     folder = f"{_NODES}/node{number}"
     meminfo = kernel.read(f"{folder}/meminfo") or ""

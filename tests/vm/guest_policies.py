@@ -1,0 +1,64 @@
+"""Runs inside the test machine with the installed harness: memory of a process under each policy.
+
+The argument is a JSON list of policies: mode, nodes, weights, whether the library is preloaded, and
+optionally the policy that the process has in truth. For each, a process fills a shared mapping as a
+server does. Prints, for each, bytes by node as numa_maps has them, and NUMA hint faults meanwhile.
+"""
+
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from harness.engine import MemoryPolicy
+from harness.iotrace.page import LIBRARY
+from harness.native_programs import find_native
+from harness.supervise.linux import set_memory_policy
+from harness.tiers.linux.numa import residency
+
+_PROGRAM = """
+import mmap, sys, time
+block = mmap.mmap(-1, 48 << 20)
+page = b"x" * 4096
+until = time.monotonic() + float(sys.argv[1])
+while True:
+    for start in range(0, len(block), 4096):
+        block[start:start + 4096] = page
+    if time.monotonic() >= until:
+        break
+print("filled", flush=True)
+sys.stdin.read()
+"""
+
+
+def _hint_faults() -> int:
+    words = Path("/proc/vmstat").read_text(encoding="ascii").split()
+    return int(dict(zip(words[::2], words[1::2], strict=True))["numa_hint_faults"])
+
+
+def _filled(asked: dict[str, Any]) -> dict[str, Any]:
+    library = find_native(LIBRARY) if asked["preloaded"] else None
+    nodes = tuple(asked["nodes"])
+    policy = MemoryPolicy(asked["mode"], nodes, tuple(asked["weights"]), library)
+    before = _hint_faults()
+    with subprocess.Popen(
+        [sys.executable, "-I", "-S", "-c", _PROGRAM, str(asked["seconds"])],
+        env={**os.environ, **policy.environment},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        preexec_fn=lambda: set_memory_policy(policy.of_process, policy.nodes),  # noqa: PLW1509
+    ) as process:
+        assert process.stdout is not None and process.stdin is not None
+        assert process.stdout.readline() == b"filled\n"
+        time.sleep(0.1)
+        pages = residency([process.pid])
+        process.stdin.close()
+    shared = {str(node): size for node, size in pages.shared.items()}
+    anonymous = {str(node): size for node, size in pages.anonymous.items()}
+    return {"shared": shared, "anonymous": anonymous, "hint_faults": _hint_faults() - before}
+
+
+print(json.dumps([_filled(asked) for asked in json.loads(sys.argv[1])]))
