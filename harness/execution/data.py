@@ -8,7 +8,7 @@ from contextlib import ExitStack, nullcontext
 from pathlib import Path
 from typing import Any
 
-from harness.engine import DataDirectories, Engine, ProcessStarter
+from harness.engine import DataDirectories, Engine, MemoryPolicy, ProcessStarter
 from harness.errors import RunFailed
 from harness.execution.engine_run import EngineRun
 from harness.execution.environment import Environment
@@ -41,18 +41,22 @@ def clients_of(
     stack: ExitStack,
     engine: Engine,
     starter: ProcessStarter,
+    memory: MemoryPolicy | None = None,
 ) -> Clients:
-    """``starter``: of an engine inside the client, since it is the client then."""
+    """``starter`` and ``memory``: of an engine inside the client, since it is the client then."""
     scratch = stack.enter_context(env.scratch())
     if engine.inside_client:
-        return Clients(starter, env.credentials, scratch, engine, resolved.memory_policy)
+        return Clients(starter, env.credentials, scratch, engine, memory)
     return Clients(env.supervisor, env.credentials, scratch, joined=engine)
 
 
 def loaded_dataset(resolved: EngineRun, env: Environment) -> Dataset:
-    """The dataset that a run is restored from, loaded first where it is missing."""
+    """The dataset that a run is restored from, loaded first where it is missing.
+
+    It is loaded with all processors and without a memory policy: runs with others use it, too.
+    """
     with ExitStack() as stack:
-        engine = make_engine(resolved, env, stack, env.supervisor)  # may use all processors
+        engine = make_engine(resolved, env, stack, env.supervisor)
         key, name = resolved.dataset_facts(engine), resolved.dataset_name
         if (dataset := env.datasets.find(name)) is not None:
             return dataset
@@ -76,8 +80,7 @@ def _load(
     """Load into directories next to the content, stop, and move the result into it."""
     spec = resolved.spec
     places = DataDirectories(
-        {part: building.directory(f"load-{part}", env.credentials) for part in DIRECTORY_PARTS},
-        resolved.memory_policy,
+        {part: building.directory(f"load-{part}", env.credentials) for part in DIRECTORY_PARTS}
     )
     env.progress.say(f"loading {spec.workload} into {resolved.factory.title}")
     with ExitStack() as stack, silence.phase("load"):

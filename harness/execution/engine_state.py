@@ -21,7 +21,9 @@ _BOUND_SHARE = 0.99
 #: Of an interleaved memory: how near a node's share is to that by the weights, as the smaller part
 #: of the greater. Below the first the memory is interleaved but unevenly, and up to the second it
 #: is not interleaved, or by other weights.
-_EVEN, _UNEVEN = 0.9, 0.5
+_EVEN, _UNEVEN = 0.9, 0.6
+#: Of preferred memory: the least share on its nodes where these have filled up.
+_MOSTLY = 0.5
 
 
 def memory_check(policy: MemoryPolicy, residency: Residency) -> Check:
@@ -42,7 +44,7 @@ def _memory_status(policy: MemoryPolicy, shares: dict[int, float]) -> CheckStatu
     bound = sum(there) >= _BOUND_SHARE
     if policy.mode == "preferred" and not bound:
         # Linux takes another node where this one is full: the policy was kept, the placement not.
-        return "unknown" if sum(there) >= _UNEVEN else "failed"
+        return "unknown" if sum(there) >= _MOSTLY else "failed"
     if policy.mode == "weighted" and not policy.weights:
         return "unknown"
     if policy.mode in ("interleave", "weighted") and bound:

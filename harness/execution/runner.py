@@ -155,6 +155,10 @@ class _EngineAtWork:
         spec, env = resolved.spec, record.env
         self.trace = _io_trace(resolved, env, stack)
         confined = capped_starter(env.supervisor, record.cap, resolved.cpus, self.trace)
+        #: In force until the end, after that of the engine.
+        self.memory = resolved.memory_policy
+        if self.memory is not None:
+            self.memory = stack.enter_context(in_force(self.memory, env))
         engine = self.engine = make_engine(resolved, env, stack, confined)
         self.record_config({})
         self.session = Session(
@@ -167,7 +171,7 @@ class _EngineAtWork:
             checkpoint=record.folder.checkpoint,
             driver=spec.driver,
             seed=spec.seed_of_block(),
-            client_starter=clients_of(resolved, env, stack, engine, confined),
+            client_starter=clients_of(resolved, env, stack, engine, confined, self.memory),
             user=env.credentials,
             check_placement=self._check_engine,
         )
@@ -176,8 +180,6 @@ class _EngineAtWork:
         record.residency = self.session.residency
         stack.callback(lambda: record.checks.extend(self.session.own_checks()))
         self.room: TmpfsRoom | None = None
-        #: Of the engine while it runs.
-        self.memory = resolved.memory_policy
         self.places: DataDirectories | None = None
 
     def start(self) -> None:
@@ -257,8 +259,6 @@ class _EngineAtWork:
             )
             for part in DIRECTORY_PARTS
         }
-        if self.memory is not None:
-            self.memory = self.stack.enter_context(in_force(self.memory, env))
         places = self.places = DataDirectories(directories, self.memory)
         # A server that still writes would get in the way of removing its directories.
         self.stack.callback(self.engine.kill)

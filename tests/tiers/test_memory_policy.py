@@ -167,5 +167,7 @@ def test_tiered_memory_on_a_kernel_without_its_parts_is_refused(
 @pytest.mark.parametrize(("free", "codes"), [(600, ["memory-node-full"]), (700, [])])
 def test_a_slow_node_without_room_is_named(tmp_path: Path, free: int, codes: list[str]) -> None:
     linux = tiering(tmp_path, "0-1", "2")
-    write(tmp_path, "/proc/zoneinfo", ZONE.format(node=0, free=99) + ZONE.format(node=2, free=free))
+    write(
+        tmp_path, "/proc/zoneinfo", ZONE.format(node=0, free=9999) + ZONE.format(node=2, free=free)
+    )
     assert [warning.code for warning in means_of(TIERED, linux).warnings] == codes

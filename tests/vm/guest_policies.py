@@ -20,13 +20,12 @@ from harness.supervise.linux import set_memory_policy
 from harness.tiers.linux.numa import residency
 
 _PROGRAM = """
-import mmap, sys, time
-block = mmap.mmap(-1, 48 << 20)
-page = b"x" * 4096
+import ctypes, mmap, sys, time
+block = mmap.mmap(-1, 160 << 20)
+start = ctypes.addressof(ctypes.c_char.from_buffer(block))
 until = time.monotonic() + float(sys.argv[1])
 while True:
-    for start in range(0, len(block), 4096):
-        block[start:start + 4096] = page
+    ctypes.memset(start, 1, len(block))
     if time.monotonic() >= until:
         break
 print("filled", flush=True)

@@ -30,9 +30,9 @@ _SOURCES = (
 
 
 @contextlib.contextmanager
-def fresh_machine(kernel_words: str = "") -> Iterator[Vm]:
+def fresh_machine(memory_nodes: int = 2) -> Iterator[Vm]:
     """A machine with blank disks and our sources."""
-    with running_machine(image(), kernel_words=kernel_words) as machine:
+    with running_machine(image(), memory_nodes=memory_nodes) as machine:
         copy_sources(machine)
         yield machine
 

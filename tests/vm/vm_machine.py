@@ -51,13 +51,15 @@ class Vm:
     """A machine, running once it is booted; ``scratch`` holds its disks and logs.
 
     ``persistence``: ``mem-ctrl`` (ADR) or ``cpu`` (eADR). ``kernel_words``: behind the usual
-    ones on the kernel's command line, from the next boot on.
+    ones on the kernel's command line, from the next boot on. ``memory_nodes``: nodes with memory,
+    of which two have processors.
     """
 
     image: Image
     scratch: Path
     persistence: str = "mem-ctrl"
     kernel_words: str = ""
+    memory_nodes: int = 2
     ssh_port: int = 0
     _process: subprocess.Popen[bytes] | None = None
     _boots: int = 0
@@ -188,12 +190,12 @@ class Vm:
 
 @contextlib.contextmanager
 def running_machine(
-    image: Image, *, persistence: str = "mem-ctrl", kernel_words: str = ""
+    image: Image, *, persistence: str = "mem-ctrl", memory_nodes: int = 2
 ) -> Iterator[Vm]:
     """Boot a machine with fresh disks, and make it gone at the end, however that comes."""
     _sweep()
     scratch = Path(tempfile.mkdtemp(prefix=f"{_SCRATCH}{os.getpid()}-"))
-    vm = Vm(image, scratch, persistence, kernel_words)
+    vm = Vm(image, scratch, persistence, memory_nodes=memory_nodes)
     try:
         subprocess.run(
             ["qemu-img", "create", "-q", "-f", "qcow2", "-F", "raw", "-b", image.disk, vm.disk],
@@ -211,11 +213,13 @@ def qemu_argv(vm: Vm) -> list[str]:
     argv = ["qemu-system-x86_64", "-accel", "tcg,thread=multi,tb-size=512"]
     argv += ["-machine", f"q35,nvdimm=on,nvdimm-persistence={vm.persistence}"]
     argv += ["-cpu", "max", "-smp", "2,sockets=2", "-m", "3G,slots=4,maxmem=12G"]
-    for node in (0, 1):
-        argv += ["-object", f"memory-backend-ram,id=ram{node},size=1536M"]
-        argv += ["-numa", f"node,nodeid={node},cpus={node},memdev=ram{node}"]
-    for node in (2, 3):
-        argv += ["-numa", f"node,nodeid={node}"]
+    for node in range(4):
+        facts = f"node,nodeid={node}"
+        if node < vm.memory_nodes:
+            size = 3072 // vm.memory_nodes
+            argv += ["-object", f"memory-backend-ram,id=ram{node},size={size}M"]
+            facts += f",memdev=ram{node}"
+        argv += ["-numa", f"{facts},cpus={node}" if node < 2 else facts]
     for (a, b), distance in _NODE_DISTANCES.items():
         argv += ["-numa", f"dist,src={a},dst={b},val={distance}"]
     for number in (0, 1):
