@@ -211,12 +211,12 @@ def compared_labels(query: PairQuery) -> list[str]:
 
 
 def selected(query: PairQuery, device: Device, side: Having | None = None) -> list[Point]:
-    """Points of one side: beyond the caches, and of near accesses unless a label says otherwise.
+    """Points of one side: beyond the caches, of near accesses and the tier, unless a label differs.
 
     What modules count is theirs whatever the caches hold. UnderivedError where only caches, or only
     near accesses, were measured.
     """
-    labels = {"job": "", "numa": _NEAR, **query.labels, **(side or {})}
+    labels = {"job": "", "nodes": "", "cpus": "", "numa": _NEAR, **query.labels, **(side or {})}
     labels = {name: text for name, text in labels.items() if name not in _DEVICE_LABELS}
 
     def meeting(point: Point) -> bool:

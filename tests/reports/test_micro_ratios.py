@@ -165,7 +165,8 @@ def test_a_chase_in_memory_mode_is_over_the_same_tiers_without(tmp_path: Path) -
     dram = _on_dram(tmp_path, [latency("chase", 100.0)], *figure)
     memory = _on_dram(tmp_path, [latency("chase", 112.0)], *figure,
                       run_changes={"host_mode": "Memory"})  # fmt: skip
-    pmem = _of(tmp_path, [latency("chase", 300.0)], *figure)
+    on_named_nodes = latency("chase", 900.0, nodes="1", cpus="node:0")  # not the tier's
+    pmem = _of(tmp_path, [latency("chase", 300.0), on_named_nodes], *figure)
     page = cells(dram, memory, pmem)
     plain, cached = "dram (main memory DRAM)", "dram (main memory Memory)"
     in_memory, in_none = (
