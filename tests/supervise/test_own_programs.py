@@ -68,7 +68,7 @@ MAY_START = re.compile(
 def test_the_environment_is_small_and_its_locale_fixed(monkeypatch):
     monkeypatch.setenv("PGPASSWORD", "hunter2")
     monkeypatch.setenv("LC_ALL", "de_DE.UTF-8")
-    printed = programs.run(["env"], timeout_s=60, env={"MINE": "1"}).stdout
+    printed = programs.run(["env"], timeout_s=PATIENCE_S, env={"MINE": "1"}).stdout
     variables = dict(line.split("=", 1) for line in printed.splitlines())
     assert variables.keys() - {"PWD", "SHLVL", "_"} == {
         "PATH", "LANG", "LC_ALL", "TZ", "HOME", "MINE"
@@ -101,9 +101,13 @@ def test_a_program_dies_with_the_harness(harness_program, way):
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
 def test_a_program_runs_as_the_user():
     user = present(unprivileged())
-    done = programs.run([sys.executable, "-c", "import os; print(os.getuid())"], timeout_s=60)
+    done = programs.run(
+        [sys.executable, "-c", "import os; print(os.getuid())"], timeout_s=PATIENCE_S
+    )
     assert done.stdout.strip() == "0"
-    assert programs.run(["id", "-u"], timeout_s=60, user=user).stdout.strip() == str(user.uid)
+    assert programs.run(["id", "-u"], timeout_s=PATIENCE_S, user=user).stdout.strip() == str(
+        user.uid
+    )
 
 
 #: Leaves a daemon behind: of another session, an orphan, without the variables that mark it.
@@ -145,12 +149,15 @@ def test_what_a_foreign_program_has_left_is_killed_at_its_timeout():
 
 
 def test_a_foreign_program_has_no_new_privileges_and_an_end_of_its_own():
-    status = programs.run(["cat", "/proc/self/status"], timeout_s=60, foreign=True)
+    status = programs.run(["cat", "/proc/self/status"], timeout_s=PATIENCE_S, foreign=True)
     assert "NoNewPrivs:\t1\n" in status.stdout
     for script, code in (("exit 3", 3), ("exit 200", 200), ("kill -SEGV $$", -signal.SIGSEGV)):
-        assert programs.run(["sh", "-c", script], timeout_s=60, foreign=True).returncode == code
+        assert (
+            programs.run(["sh", "-c", script], timeout_s=PATIENCE_S, foreign=True).returncode
+            == code
+        )
     with pytest.raises(FileNotFoundError):
-        programs.run(["/nonexistent"], timeout_s=60, foreign=True)
+        programs.run(["/nonexistent"], timeout_s=PATIENCE_S, foreign=True)
 
 
 def lines_of(script, limit_s=PATIENCE_S, stdin=""):

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 from narrowed import present
+from patience import PATIENCE_S
 
 from harness.engine import Credentials
 from harness.errors import UsageError
@@ -593,5 +594,5 @@ def test_set_up_creates_a_system_user_of_our_own(tmp_path):
 @needs_root
 def test_a_foreign_program_runs_as_the_unprivileged_user():
     user = present(unprivileged())
-    done = run_unprivileged(["sh", "-c", "id -u; id -G; tty; pwd"], timeout_s=60)
+    done = run_unprivileged(["sh", "-c", "id -u; id -G; tty; pwd"], timeout_s=PATIENCE_S)
     assert done.stdout.split() == [str(user.uid), str(user.gid), "not", "a", "tty", "/"]
