@@ -110,10 +110,10 @@ def image() -> Image:
     folder = CACHE / "images" / _recipe_key()
     with lock("images"):
         if not (folder / "complete").exists():
-            _install_host_packages()
+            install_host_packages()
             _build(folder)
         elif shutil.which("qemu-system-x86_64") is None:
-            _install_host_packages()
+            install_host_packages()
         forget_unused(folder)
     return Image(folder / "vmlinuz", folder / "root.ext4", folder / "id_ed25519")
 
@@ -123,7 +123,8 @@ def _recipe_key() -> str:
     return hashlib.sha256("\0".join(recipe).encode()).hexdigest()[:16]
 
 
-def _install_host_packages() -> None:
+def install_host_packages() -> None:
+    """Install what builds and runs a machine, where it is missing."""
     missing = [package for tool, package in HOST_PACKAGES.items() if shutil.which(tool) is None]
     if not missing:
         return
@@ -140,8 +141,8 @@ def _install_host_packages() -> None:
         options += ["-o", f"Dir::Cache::archives={folder}/archives"]
         options += ["-o", f"Dir::State::lists={folder}/lists"]
         environment = os.environ | {"DEBIAN_FRONTEND": "noninteractive"}
-        _run("apt-get", "-q", *options, "update", env=environment)
-        _run(
+        run("apt-get", "-q", *options, "update", env=environment)
+        run(
             *("apt-get", "-q", "-y", *options, "install", "--no-install-recommends", *wanted),
             env=environment,
         )
@@ -161,7 +162,7 @@ def _build(folder: Path) -> None:
         # the folder of a killed build must not walk into them.
         alone = ("unshare", "--mount", "--propagation", "private", "--kill-child=KILL")
         # Without a mirror, mmdebstrap takes the host's own apt sources for its suite.
-        _run(
+        run(
             *("setpriv", "--pdeathsig", "KILL", "--", *alone, "--"),
             "mmdebstrap",
             "--quiet",
@@ -173,12 +174,12 @@ def _build(folder: Path) -> None:
             SUITE,
             str(root),
         )
-        _run("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(result / "id_ed25519"))
-        _customise(root, (result / "id_ed25519.pub").read_text(encoding="ascii"))
+        run("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(result / "id_ed25519"))
+        customise(root, (result / "id_ed25519.pub").read_text(encoding="ascii"))
         shutil.copyfile(next((root / "boot").glob("vmlinuz-*")), result / "vmlinuz")
         for initrd in (root / "boot").glob("initrd.img-*"):
             initrd.unlink()
-        _run(
+        run(
             *("mke2fs", "-q", "-t", "ext4", "-E", EAGER, "-d", str(root)),
             *(str(result / "root.ext4"), DISK_SIZE),
         )
@@ -200,7 +201,8 @@ def _install_wheels(wheelhouse: Path) -> list[str]:
     return [f"--customize-hook={step}" for step in steps]
 
 
-def _customise(root: Path, public_key: str) -> None:
+def customise(root: Path, public_key: str) -> None:
+    """Write what makes a Debian tree the guest: network, login, no units that only cost time."""
     for name, text in GUEST_FILES.items():
         path = root / name
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -223,7 +225,9 @@ def _customise(root: Path, public_key: str) -> None:
         (units / unit).symlink_to("/dev/null")
 
 
-def _run(*argv: str, env: dict[str, str] | None = None) -> None:
+def run(*argv: str, env: dict[str, str] | None = None) -> str:
+    """Run a command of the host; RuntimeError with its words where it fails."""
     done = subprocess.run(argv, env=env, capture_output=True, text=True, check=False)
     if done.returncode:
         raise RuntimeError(f"{' '.join(argv)}: exit {done.returncode}\n{done.stderr[-3000:]}")
+    return done.stdout

@@ -79,6 +79,10 @@ class Vm:
         assert self._process is not None
         return self._process.pid
 
+    def argv(self) -> list[str]:
+        """QEMU's command line."""
+        return qemu_argv(self)
+
     def boot(self) -> None:
         """Start it and wait until it can be logged in to. To be called from the main thread:
         QEMU ends with the thread that has started it.
@@ -86,7 +90,7 @@ class Vm:
         self._boots += 1
         with (self.scratch / "qemu.log").open("ab") as log:
             self._process = subprocess.Popen(
-                qemu_argv(self),
+                self.argv(),
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
@@ -190,12 +194,16 @@ class Vm:
 
 @contextlib.contextmanager
 def running_machine(
-    image: Image, *, persistence: str = "mem-ctrl", memory_nodes: int = 2
+    image: Image,
+    *,
+    persistence: str = "mem-ctrl",
+    memory_nodes: int = 2,
+    kind: type[Vm] = Vm,
 ) -> Iterator[Vm]:
     """Boot a machine with fresh disks, and make it gone at the end, however that comes."""
     _sweep()
     scratch = Path(tempfile.mkdtemp(prefix=f"{_SCRATCH}{os.getpid()}-"))
-    vm = Vm(image, scratch, persistence, memory_nodes=memory_nodes)
+    vm = kind(image, scratch, persistence, memory_nodes=memory_nodes)
     try:
         subprocess.run(
             ["qemu-img", "create", "-q", "-f", "qcow2", "-F", "raw", "-b", image.disk, vm.disk],
@@ -227,12 +235,17 @@ def qemu_argv(vm: Vm) -> list[str]:
         argv += ["-object", f"{backend},mem-path={vm.nvdimm(number)},size={NVDIMM_SIZE}"]
         device = f"nvdimm,id=nvdimm{number},memdev=mem{number},label-size=2M,node={number + 2}"
         argv += ["-device", device]
-    argv += ["-drive", f"file={vm.disk},if=none,id=hd0,cache=writeback"]
-    argv += ["-device", "nvme,drive=hd0,serial=root0"]
+    return [*argv, *common_argv(vm)]
+
+
+def common_argv(vm: Vm) -> list[str]:
+    """Disk, network, kernel and console. On the root bus: others take only bridges, if at all."""
+    argv = ["-drive", f"file={vm.disk},if=none,id=hd0,cache=writeback"]
+    argv += ["-device", "nvme,drive=hd0,serial=root0,bus=pcie.0"]
     argv += ["-netdev", "user,id=n0,restrict=on,hostfwd=tcp:127.0.0.1:0-:22"]
-    argv += ["-device", "virtio-net-pci,netdev=n0,romfile="]
+    argv += ["-device", "virtio-net-pci,netdev=n0,romfile=,bus=pcie.0"]
     argv += ["-object", "rng-random,id=rng0,filename=/dev/urandom"]
-    argv += ["-device", "virtio-rng-pci,rng=rng0"]
+    argv += ["-device", "virtio-rng-pci,rng=rng0,bus=pcie.0"]
     kernel_words = "root=/dev/nvme0n1 rw console=ttyS0 quiet mitigations=off nokaslr net.ifnames=0"
     left_out = " ".join(f"systemd.mask={unit}" for unit in _LEFT_OUT)
     words = f"{kernel_words} {_PATIENT} {left_out} {vm.kernel_words}".strip()
