@@ -183,7 +183,7 @@ class Baseline:
         for calls in self.measurements[figure]:
             by_size[calls.size_bytes][calls.threads] = time_ns(calls)
         ordered = sorted(by_size)
-        times = _ascending([_by_threads(threads, by_size[size]) for size in ordered])
+        times = ascending([_by_threads(threads, by_size[size]) for size in ordered])
         sizes, largest = dict(zip(ordered, times, strict=True)), ordered[-1]
         return _between(size_bytes, sizes) * max(1.0, size_bytes / largest)
 
@@ -216,7 +216,7 @@ def _by_threads(threads: int, figures: Mapping[int, float]) -> float:
     return _between(threads, figures) * max(1.0, threads / max(figures))
 
 
-def _ascending(times: Sequence[float]) -> list[float]:
+def ascending(times: Sequence[float]) -> list[float]:
     """Pool neighbours of which the larger call took less time, which is noise.
 
     That is isotonic regression (Ayer et al., Annals of Mathematical Statistics 26, 1955).

@@ -210,6 +210,8 @@ _WHY_NOT_PREDICTED: Mapping[str, str] = {
     "memory-without-counter": "no counter of stalls at memory",
     "memory-not-placed": "memory has no tier on one side",
     "memory-and-files": "memory moved, and files too",
+    "memory-shares-unknown": "the policy leaves the nodes' shares open",
+    "memory-traffic-without-counter": "memory traffic was not counted",
     "delays-planted": "delays were planted",
     "modelled": "the device is not here",
     "rate-set": "a rate was set",

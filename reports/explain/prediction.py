@@ -20,7 +20,14 @@ from reports.explain.ceilings import unseen_parts
 from reports.explain.demand import Demand, QueryDemand, demand_of, queries_of
 from reports.explain.devices import TierSources, devices_of, host_of, timed_calls
 from reports.explain.laws import calibrate, closed_loop, query_sum
-from reports.explain.memory import MEMORY, chase_ns, memory_speed_ups
+from reports.explain.memory import (
+    MEMORY,
+    MemoryTier,
+    MemoryTiers,
+    memory_speed_up,
+    moved_per_s,
+    weights_of,
+)
 from reports.explain.queueing import Bounds
 from reports.headline import headline
 from reports.run_configuration import modelled_tiers
@@ -38,6 +45,8 @@ class Unpredictable(StrEnum):
     MEMORY_WITHOUT_COUNTER = "memory-without-counter"
     MEMORY_NOT_PLACED = "memory-not-placed"
     MEMORY_AND_FILES = "memory-and-files"
+    MEMORY_SHARES_UNKNOWN = "memory-shares-unknown"
+    MEMORY_TRAFFIC_WITHOUT_COUNTER = "memory-traffic-without-counter"
     DELAYS_PLANTED = "delays-planted"
     MODELLED = "modelled"
     RATE_SET = "rate-set"
@@ -110,19 +119,38 @@ def predict_on(
 
 
 def _of_memory(
-    a: Arm, host: str, tier: str | None, sources: TierSources
+    a: Arm, host: str, memory: str | None, sources: TierSources
 ) -> Predicted | NotPredicted:
-    """Return the same of memory on another node, of runs whose stalls were counted."""
+    """Return the same of memory on other nodes, of runs whose stalls were counted."""
     before = a.usable[0]
     on_a = devices_of(before).get(MEMORY)
-    if on_a is None or tier is None:
+    if on_a is None or memory is None:
         return NotPredicted(Unpredictable.MEMORY_NOT_PLACED)
-    places = ((host_of(before), on_a), (host, tier))
-    sides = [chase_ns(sources.baselines.get(place, ())) for place in places]
-    missing = tuple(name for (_, name), side in zip(places, sides, strict=True) if not side)
+    of_a, of_b = weights_of(on_a), weights_of(memory)
+    if of_a is None or of_b is None:
+        return NotPredicted(Unpredictable.MEMORY_SHARES_UNKNOWN)
+    interleaved = len(of_a) > 1 or len(of_b) > 1
+    counted = [(counts, moved_per_s(run)) for run in a.usable if (counts := per_operation(run))]
+    if interleaved and any(moved is None for _, moved in counted):
+        return NotPredicted(Unpredictable.MEMORY_TRAFFIC_WITHOUT_COUNTER)
+    sides: list[MemoryTiers] = []
+    missing: dict[str, None] = {}
+    for where, by_tier in ((host_of(before), of_a), (host, of_b)):
+        pages: list[tuple[int, MemoryTier]] = []
+        for name, weight in by_tier.items():
+            tier = MemoryTier.of(name, sources.baselines.get((where, name), ()))
+            if tier is None or (interleaved and not tier.loaded):
+                missing[name] = None
+            else:
+                pages.append((weight * tier.nodes, tier))
+        sides.append(MemoryTiers.of(pages))
     if missing:
-        return NotPredicted(Unpredictable.NO_BASELINE, missing)
-    speed_ups = memory_speed_ups(a.usable, *sides)
+        return NotPredicted(Unpredictable.NO_BASELINE, tuple(missing))
+    queued = all(side.loaded for side in sides)
+    speed_ups = [
+        memory_speed_up(counts.cycles, moved if queued and moved else 0.0, *sides)
+        for counts, moved in counted
+    ]
     value = median(speed_up.value for speed_up in speed_ups)
     low = min(speed_up.low for speed_up in speed_ups)
     high = max(speed_up.high for speed_up in speed_ups)

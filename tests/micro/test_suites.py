@@ -120,7 +120,7 @@ def test_without_pmdk_its_configurations_are_left_out_and_counted():
         ({}, {"no-files": 65}, {"chase", "loaded_latency", "bandwidth"}),
         (
             {"has_files": True, "page_cached": True},
-            {"not-memory": 17},
+            {"not-memory": 20},
             {"page_read", "log_append", "checkpoint"},
         ),
         ({"has_files": True}, {}, {"page_read", "chase"}),

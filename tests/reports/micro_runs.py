@@ -235,12 +235,13 @@ def _metrics(model: Model, repeats: int, far: bool, most: int) -> Iterator[dict[
         mix |= {"numa": "far"} if where == "far" else {}
         yield rate("mix", 8.0 if where == "near" else model.far, repeats, **mix)
     for bandwidth, latency in model.loaded.items():
-        yield from _loaded(bandwidth, latency, repeats)
+        yield from loaded_latency(bandwidth, latency, repeats)
     yield duration("latency", {str(int(model.latency_ns)): 99, "9000": 1}, **KINDS["load"],
                    pattern="random", access_size_bytes=64)  # fmt: skip
 
 
-def _loaded(bandwidth: float, latency: float, repeats: int) -> Iterator[dict[str, Any]]:
+def loaded_latency(bandwidth: float, latency: float, repeats: int) -> Iterator[dict[str, Any]]:
+    """A dependent load during loads of a bandwidth in GB/s; of 0, without any."""
     configuration = f"loaded_latency/pace={bandwidth}"
     beside = {"load_operation": "load" if bandwidth else "none",
               "load_threads": 3 if bandwidth else 0,

@@ -263,9 +263,11 @@ def series_of(lines: list[str]) -> Mapping[str, Any]:
 def tpcc(
     root: Path, placement: str, counts: Mapping[str, float], done: int, block: int = 0,
     lines: list[str] | None = None, looks: int | None = None,
+    metrics: Sequence[dict[str, Any]] = (),
 ) -> StoredRun:  # fmt: skip
     """Ten seconds from the third on, with ``done`` transactions."""
     metrics = [
+        *metrics,
         metric("new_orders_per_minute", done * 6.0, "higher"),
         metric("transaction_count", done, transaction="new_order"),
         metric("window_duration_ns", 10 * S),
