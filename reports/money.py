@@ -413,16 +413,21 @@ def _memory_proportions(run: StoredRun) -> Mapping[str, float]:
     if len(place.tiers) == 1 and place.policy in (None, "bind"):
         return {place.tiers[0]: 1.0}
     if place.weights:
-        total = sum(place.weights)
-        return {t: w / total for t, w in zip(place.tiers, place.weights, strict=True)}
+        # A weight is that of each node of its tier.
+        nodes = (len(run.manifest.memory_nodes.get(tier, ())) for tier in place.tiers)
+        pages = [w * number for w, number in zip(place.weights, nodes, strict=True)]
+        if not all(pages):
+            return {}
+        return {t: part / sum(pages) for t, part in zip(place.tiers, pages, strict=True)}
     tier_of = {str(node): t for t, nodes in run.manifest.memory_nodes.items() for node in nodes}
     readings = (run.artifact("monitor-vm") or {}).get("engine_memory") or [{}]
-    pages: dict[str, float] = {}
+    bytes_on: dict[str, float] = {}
     for kind in ("anonymous_bytes", "shared_bytes"):
         for node, size in readings[-1].get(kind, {}).items():
-            pages[tier_of.get(node, "")] = pages.get(tier_of.get(node, ""), 0.0) + size
-    whole = sum(pages.values())
-    return {t: size / whole for t, size in pages.items() if size} if "" not in pages else {}
+            tier = tier_of.get(node, "")
+            bytes_on[tier] = bytes_on.get(tier, 0.0) + size
+    whole = sum(bytes_on.values())
+    return {t: size / whole for t, size in bytes_on.items() if size} if "" not in bytes_on else {}
 
 
 def _compared(a: MoneyRow, b: MoneyRow, group: Group, name: str) -> MoneyRow:

@@ -60,7 +60,9 @@ def memory_arms(
             f"{format_bytes(added)}",
             "give a smaller second limit",
         )
-    weights = Fraction(today_bytes, added).limit_denominator(_LARGEST_PART)
+    # A weight is that of each node of its tier.
+    each = (today_bytes * len(more.claim.nodes), added * len(dram.claim.nodes))
+    weights = Fraction(*each).limit_denominator(_LARGEST_PART)
     dram_weight, more_weight = max(1, weights.numerator), weights.denominator
     if dram_weight > LARGEST_WEIGHT:
         raise UsageError(

@@ -32,6 +32,7 @@ def runs_of(root: Path, placement: str) -> list[StoredRun]:
         manifest_changes={
             "memory_cap": {"method": "cgroup-v2", "limit_bytes": gib * GIB},
             "prices_per_gb": PRICES,
+            "memory_nodes": {"dram": [0], "cxl": [2]},
         },
     )
     return list(runs)

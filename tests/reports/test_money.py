@@ -175,7 +175,8 @@ def test_up_to_which_price_more_slower_memory_pays(tmp_path: Path) -> None:
     """DRAM alone at its own size against as much DRAM and a third more of CXL memory."""
     runs = [
         *of_memory(tmp_path, "dram", "dram", 12, 10_000),
-        *of_memory(tmp_path, "both", "weighted:dram=3,cxl=1", 16, 13_000),
+        # A weight is that of each node, of which DRAM has two.
+        *of_memory(tmp_path, "both", "weighted:dram=3,cxl=2", 16, 13_000),
     ]
     (table,) = present(money(panels(runs, "arm", "dram"), prices(ssd=0.4, dram=5.0))).tables
     base, both = table.rows
