@@ -183,7 +183,7 @@ def load_profile(
         fixed = document.value.get("fixed", {})
         added = list(dict.fromkeys((*fixed.get("monitors", ()), *monitors)))
         fixed = {**fixed, "monitors": added}
-        document = replace(document, value={**document.value, "fixed": fixed})
+        document = _changed(document, {**document.value, "fixed": fixed})
     published = path.with_name(_PUBLISHED)
     try:
         return expand(document, published if published.exists() else None, emulate)
@@ -247,6 +247,7 @@ def _with_params(document: Document, params: JsonObject) -> Document:
     if over:
         axes["params"] = {**axes["params"], **over}
     fixed = {name: value for name, value in params.items() if name not in over}
+    entries: Sequence[int] = range(len(axes.get("configuration", ())))
     for name, value in params.items():
         values = [
             e["params"][name] for e in axes.get("configuration", ()) if name in e.get("params", {})
@@ -262,12 +263,42 @@ def _with_params(document: Document, params: JsonObject) -> Document:
                     texts,
                     "its values: {}",
                 )
-            axes["configuration"] = [
-                e for e in axes["configuration"] if e.get("params", {}).get(name, value) == value
+            together = profile["axes"]["configuration"]
+            entries = [
+                position
+                for position in entries
+                if together[position].get("params", {}).get(name, value) == value
             ]
+            axes["configuration"] = [together[position] for position in entries]
     merged = profile.get("fixed", {})
     merged = {**merged, "params": {**merged.get("params", {}), **fixed}}
-    return replace(document, value={**profile, "axes": axes, "fixed": merged})
+    changed = {**profile, "axes": axes, "fixed": merged}
+    return _changed(document, changed, tuple(over), entries)
+
+
+def _changed(
+    document: Document, value: Any, params: Sequence[str] = (), entries: Sequence[int] | None = None
+) -> Document:
+    """The profile with another value, and the lines of the places that this value still has.
+
+    ``params``: axes whose values are not the file's. ``entries``: positions in the file of the
+    configurations, if some are left out.
+    """
+    lines: dict[Where, int] = {}
+    for place, line in document.lines.items():
+        where = place
+        if where[:2] == ("axes", "params") and len(where) > 3 and where[2] in params:
+            continue
+        if entries is not None and where[:2] == ("axes", "configuration") and len(where) > 2:
+            if where[2] not in entries:
+                continue
+            where = (*where[:2], [*entries].index(int(where[2])), *where[3:])
+        try:
+            reduce(getitem, where, value)
+        except (LookupError, TypeError):
+            continue
+        lines[where] = line
+    return replace(document, value=value, lines=lines)
 
 
 def _with_drivers(document: Document, drivers: Sequence[str]) -> Document:
@@ -278,7 +309,7 @@ def _with_drivers(document: Document, drivers: Sequence[str]) -> Document:
         return document
     fixed = {key: value for key, value in profile.get("fixed", {}).items() if key != "driver"}
     axes = {**profile["axes"], "driver": list(drivers)}
-    return replace(document, value={**profile, "axes": axes, "fixed": fixed})
+    return _changed(document, {**profile, "axes": axes, "fixed": fixed})
 
 
 def expand(

@@ -71,6 +71,19 @@ axes:
 """
 
 
+USERS = """\
+schema: 1
+name: users
+description: an axis of parameters and a fixed driver
+workload: tpcc
+axes:
+  engine: [postgres]
+  params: {users: [8, 32]}
+  placement: [pmem-both, ssd-both]
+fixed: {driver: pgbench}
+"""
+
+
 def plan_of(text, **kwargs):
     return expand(parse_yaml(text, "p.yml"), **kwargs)
 
@@ -165,6 +178,25 @@ def test_what_engines_and_host_refuse_is_named_with_its_line(error, asked):
     with pytest.raises(UsageError) as refused, plan_of(PROFILE).blaming():
         raise error
     assert refused.value.problem == asked
+
+
+@pytest.mark.parametrize(
+    ("text", "changes", "word", "line"),
+    [
+        (TOGETHER, {"params": {"queries": [2]}}, "duckdb", "p.yml:8: "),
+        (TOGETHER, {"params": {"queries": [2]}}, "pmem-both", "p.yml:9: "),
+        (USERS, {"params": {"users": 8}}, "ssd-both", "p.yml:8: "),
+        (USERS, {"params": {"users": 8}}, "users", "p.yml:7: "),
+        (USERS, {"drivers": ["loadgen"]}, "ssd-both", "p.yml:8: "),
+    ],
+)
+def test_a_narrowed_profile_has_the_lines_of_the_file(text, changes, word, line, tmp_path):
+    file = tmp_path / "p.yml"
+    file.write_text(text)
+    plan = load_profile(file, **changes)
+    with pytest.raises(UsageError) as refused, plan.blaming():
+        raise UsageError(f"of {word!r}", "")
+    assert refused.value.problem == f"{tmp_path}/{line}of {word!r}"
 
 
 @pytest.mark.parametrize("name", sorted(known_profiles()))
