@@ -14,7 +14,7 @@ from harness import registry
 from harness.errors import RunFailed, UsageError, unknown
 from harness.execution.environment import Environment
 from harness.execution.resolved_run import ResolvedRun
-from harness.experiment.profile import Plan, expand
+from harness.experiment.profile import Plan
 from harness.metrics import load_of
 from harness.store.result import ClosedLoop
 from harness.store.runs import StoredRun
@@ -23,12 +23,14 @@ from harness.warnings import RunWarning, warn
 
 
 def with_repeats(plan: Plan, repeats: int) -> Plan:
-    """The plan's runs in this number of blocks."""
-    assert plan.document is not None
-    document = replace(plan.document, value={**plan.document.value, "repeats": repeats})
-    expanded = expand(document, plan.published, plan.emulate)
-    series = {spec.series() for spec in plan.runs}
-    return replace(expanded, runs=tuple(s for s in expanded.runs if s.series() in series))
+    """The plan's runs in this number of blocks, every other one in reverse."""
+    first = [spec for spec in plan.runs if spec.block == 0]
+    runs = tuple(
+        msgspec.structs.replace(spec, block=block)
+        for block in range(repeats)
+        for spec in (first if block % 2 == 0 else first[::-1])
+    )
+    return replace(plan, runs=runs)
 
 
 def only(plan: Plan, chosen: Mapping[str, Sequence[str]]) -> Plan:

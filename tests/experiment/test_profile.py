@@ -11,6 +11,7 @@ from example_run import result
 from msgspec.structs import replace
 
 from harness import registry, structs
+from harness.cli.run import of_arms
 from harness.errors import UsageError
 from harness.execution.resolved_run import ResolvedRun
 from harness.execution.run_time import Estimator, RunTime
@@ -419,6 +420,16 @@ def test_a_plan_is_restricted_to_values_of_its_axes() -> None:
     restricted = only(DEMO, NONE | {"engine": ["duckdb"], "placement": ["pmem-both", "ssd-both"]})
     assert restricted.runs == tuple(spec for spec in DEMO.runs if spec.engine == "duckdb")
     assert only(DEMO, NONE).runs == DEMO.runs
+
+
+def test_more_blocks_of_a_plan_have_all_of_its_arms() -> None:
+    """Each arm is a plan of its own, so that no single document describes all of them."""
+    arms = [load_profile(find_profile(name), repeats=1) for name in ("demo", "cxl/tpch")]
+    more = with_repeats(of_arms(arms), 2)
+    assert {spec.series() for spec in more.runs} == {s.series() for arm in arms for s in arm.runs}
+    assert [spec.block for spec in more.runs] == sorted(spec.block for spec in more.runs)
+    again = with_repeats(DEMO, 3)
+    assert again.runs == load_profile(find_profile("demo"), repeats=3).runs
 
 
 def test_more_blocks_of_a_restricted_plan_are_restricted() -> None:
