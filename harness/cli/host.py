@@ -20,6 +20,7 @@ from harness.provision.playbook import (
     HostOutcome,
     Mode,
     PlaybookRun,
+    check_variables,
     find_mode,
     playbook_for,
     run_playbook,
@@ -111,6 +112,10 @@ app.command("verify", help="Compare the host with the mode; exit status 1 if it 
 app.command("restore", help="Restore the state before the first apply.")(_changing("restore"))
 
 
+#: Variables of the options --confirm-destroy and --destroy.
+_CONSENTING = ("confirm_destroy", "destroy")
+
+
 def _request(
     action: Action,
     mode: Mode,
@@ -122,6 +127,7 @@ def _request(
     if inventory is not None and not inventory.exists():
         raise UsageError(f"--inventory {inventory}", "no such file", "inventory/ has examples")
     playbook, of_playbook = playbook_for(mode, action)
+    check_variables(playbook, [name for name in variables if name not in _CONSENTING])
     check = dry_run or action == "plan"
     return PlaybookRun(playbook, {**of_playbook, **variables}, check, inventory, limit)
 
@@ -130,7 +136,7 @@ def _variables(items: Sequence[str] | None) -> dict[str, Any]:
     """Return the values as YAML reads them: ``true`` and ``[region0]`` are not texts."""
     variables: dict[str, Any] = {}
     for key, text in key_values(items, "--set").items():
-        if key in ("confirm_destroy", "destroy"):
+        if key in _CONSENTING:
             raise UsageError(
                 f"--set {key}",
                 "an option sets this variable",
@@ -225,7 +231,7 @@ def _error(
 ) -> HarnessError | None:
     """UsageError for a refusal, RunFailed for a failed step or a deviation."""
     problem = f"{action} {mode}"
-    refused = [o for o in outcomes if o.refusals and (check or not o.changed)]
+    refused = [o for o in outcomes if o.refusals and (check or not o.changed_further)]
     failed = [o for o in outcomes if o.failures and o not in refused]
     if failed:
         context = "; ".join(f"{o.host}: {failure}" for o in failed for failure in o.failures)
@@ -235,7 +241,11 @@ def _error(
         return None
     context = "; ".join(f"{host}: {item['object']}: {item['why']}" for host, item in refusals)
     hint = "; ".join(dict.fromkeys(item["do"] for _, item in refusals if item.get("do")))
-    return UsageError(problem, f"{context}; nothing was changed", _as_options(hint))
+    packages = sorted({name for o in refused for name in o.installed_packages})
+    installed = f"packages were installed ({', '.join(packages)}), nothing else" if packages else ""
+    return UsageError(
+        problem, f"{context}; {installed or 'nothing'} was changed", _as_options(hint)
+    )
 
 
 def _as_options(hint: str) -> str:

@@ -10,9 +10,10 @@ It is read from the events of the run; Ansible's output is not parsed.
 from __future__ import annotations
 
 import os
+import re
 import signal
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from importlib.util import find_spec
@@ -125,6 +126,18 @@ class HostOutcome:
         """Return whether the host was changed; with check, whether it would be."""
         return bool(self.provisioning.get("changed"))
 
+    @property
+    def installed_packages(self) -> list[str]:
+        """Packages of missing tools that were installed before anything else."""
+        return list(self.provisioning.get("installed_packages", []))
+
+    @property
+    def changed_further(self) -> bool:
+        """Return whether more was changed than packages were installed."""
+        if not self.installed_packages:
+            return self.changed
+        return any(step["done"] and step["do"] != "install-packages" for step in self.steps)
+
 
 def playbooks_folder() -> Path:
     """Return the folder of the playbooks; UsageError where this installation has none."""
@@ -132,6 +145,46 @@ def playbooks_folder() -> Path:
     if (folder / "ansible.cfg").is_file():
         return folder
     raise UsageError("provision a host", "no playbooks in this installation", "reinstall tierbench")
+
+
+#: In a playbook, or in tasks of a role: the name of a role that it includes.
+_ROLE = re.compile(r"(?:\brole:|_role:\s+name:)\s*(\w+)")
+#: In defaults, or a playbook: a variable, with its default.
+_VARIABLE = re.compile(r"^(\w+):|\b([a-z_]+) \| default\(", re.MULTILINE)
+
+
+def variables_of(playbook: str) -> list[str]:
+    """Return the variables of a playbook and of the roles that it includes."""
+    folder = playbooks_folder()
+    text = (folder / playbook).read_text()
+    names = {"provisioning_report", *_names(_VARIABLE, text.split("hosts:", 1)[1])}
+    roles, waiting = set[str](), _names(_ROLE, text)
+    while waiting:
+        role = waiting.pop()
+        if role not in roles:
+            roles.add(role)
+            tasks = (folder / "roles" / role / "tasks").glob("*.yml")
+            waiting |= {name for file in tasks for name in _names(_ROLE, file.read_text())}
+            names |= _names(_VARIABLE, (folder / f"roles/{role}/defaults/main.yml").read_text())
+    return sorted(name for name in names if not name.startswith("verdict_"))  # roles set these
+
+
+def _names(pattern: re.Pattern[str], text: str) -> set[str]:
+    return {name for groups in pattern.finditer(text) for name in groups.groups() if name}
+
+
+def check_variables(playbook: str, names: Iterable[str]) -> None:
+    """UsageError for a variable that the playbook does not have; Ansible's own are accepted."""
+    variables = variables_of(playbook)
+    for name in names:
+        if name not in variables and not name.startswith("ansible_"):
+            shared = name.startswith("provisioning_")
+            listed = [each for each in variables if each.startswith("provisioning_") is shared]
+            raise UsageError(
+                f"--set {name}",
+                f"{playbook} has no such variable{nearest(name, variables)}",
+                f"variables: {', '.join(listed)}",
+            )
 
 
 @dataclass(frozen=True)

@@ -27,6 +27,8 @@ def main() -> None:
             "destroy": {"type": "list", "elements": "str", "default": []},
             "several_hosts": {"type": "bool", "default": False},
             "verify_only": {"type": "bool", "default": False},
+            "install_tools": {"type": "bool", "default": True},
+            "installed_packages": {"type": "list", "elements": "str", "default": []},
             "host_file": {"type": "path", "default": "/etc/harness/host.yml"},
             "record": {"type": "path", "default": "/var/lib/harness/provisioning.json"},
         },
@@ -39,9 +41,13 @@ def main() -> None:
         several_hosts=params["several_hosts"],
         change=not module.check_mode,
         verify_only=params["verify_only"],
+        install_tools=params["install_tools"],
     )
     files = Files(record=Path(params["record"]), host_file=Path(params["host_file"]))
-    outcome = run(params["desired_state"], consent, Commands(), files).to_json()
+    installed = params["installed_packages"]
+    outcome = run(
+        params["desired_state"], consent, Commands(), files, installed_packages=installed
+    ).to_json()
     module.exit_json(changed=outcome["changed"], ansible_facts={"provisioning": outcome})
 
 

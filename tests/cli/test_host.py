@@ -9,8 +9,10 @@ from pathlib import Path
 
 import pytest
 from patience import eventually
+from typer.testing import CliRunner
 
-from harness.cli.host import consent_options
+from harness.cli.host import app, consent_options
+from harness.provision.playbook import HostOutcome
 from harness.supervise import workdirs
 from harness.supervise.locks import command_line
 from harness.supervise.process import all_processes
@@ -89,6 +91,8 @@ def test_a_value_that_the_host_does_not_take_is_refused_with_its_name(tuned):
         (["restore", "engines"], "are not removed"),
         (["apply", "appdirect", "--destroy", "namespace0.0"], "--confirm-destroy"),
         (["apply", "appdirect", "--set", "confirm_destroy=true"], "--confirm-destroy"),
+        (["plan", "cxl", "--set", "cxl_memdev=mem0"], "'cxl_memdevs'"),
+        (["restore", "appdirect", "--set", "pmem_regions=[region0]"], "teardown_regions"),
         (["plan", "tune", "--inventory", "/nonexistent.yml"], "/nonexistent.yml"),
         (["plan", "tune", "--limit", "elsewhere"], "run tune-host.yml"),
     ],
@@ -97,11 +101,26 @@ def test_what_is_known_beforehand(harness, argv, words):
     assert words in harness.refused("host", *argv)
 
 
+@pytest.mark.parametrize(("done", "code"), [(False, 2), (True, 1)])
+def test_a_refusal_names_the_packages_that_were_installed(monkeypatch, done, code):
+    steps = [
+        {"do": "install-packages", "object": "ndctl", "why": "", "done": True},
+        {"do": "create-namespace", "object": "region0", "why": "", "done": done},
+    ]
+    refusal = {"object": "region0", "why": "not confirmed", "do": "confirm it"}
+    fact = {"changed": True, "steps": steps, "refusals": [refusal], "installed_packages": ["ndctl"]}
+    outcome = HostOutcome("localhost", fact, ["refused"])
+    monkeypatch.setattr("harness.cli.host.run_playbook", lambda *_: [outcome])
+    refused = CliRunner().invoke(app, ["apply", "appdirect", "--json"])
+    assert refused.exit_code == code
+    assert ("(ndctl)" in json.loads(refused.stdout)["error"]["context"]) is not done
+
+
 def test_kill_nine_leaves_no_variables_of_a_playbook(tmp_path):
     """They may be passwords: the supervisor removes the directory at once."""
     secret = uuid.uuid4().hex
     program = Path(sys.executable).with_name("harness")
-    command = [str(program), "host", "plan", "tune", f"--set=secret={secret}"]
+    command = [str(program), "host", "plan", "tune", f"--set=ansible_become_password={secret}"]
     env = {**os.environ, "HARNESS_STATE": str(tmp_path)}
     harness = subprocess.Popen(command, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
 

@@ -20,7 +20,8 @@ from tierbench.desired_state import DesiredState, parse_desired_state
 from tierbench.ndctl import parse_daxctl, parse_ndctl
 from tierbench.record import load_record
 from tierbench.run import Consent, Outcome
-from tierbench.state import State, packages_of
+from tierbench.state import State
+from tierbench.tools import packages_of
 
 MIB = 1 << 20
 
@@ -345,6 +346,14 @@ def test_known_beforehand_and_refused(tmp_path, change, words):
     host.restart()
     assert words in told(cxl(host, Consent(True, tuple(host.memdevs))))
     assert host.changes() == []
+
+
+@pytest.mark.parametrize(("memdevs", "hint"), [({"mem0": 0x0E}, "cxl_type=ram"), ({}, "modprobe")])
+def test_the_type_that_is_advised_is_another_one(tmp_path, memdevs, hint):
+    host = CxlHost(tmp_path, memdevs=memdevs)
+    host.restart()
+    (refusal,) = cxl(host, type="pmem").refusals
+    assert hint in refusal.do and "cxl_type=pmem" not in refusal.do
 
 
 @pytest.mark.parametrize("policy", ["online", "online_kernel", "online_movable"])

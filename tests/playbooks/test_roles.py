@@ -222,7 +222,7 @@ from ansible.module_utils.basic import AnsibleModule
 module = AnsibleModule(
     argument_spec={name: {"type": "raw"} for name in (
         "desired_state", "confirm_destroy", "destroy", "several_hosts", "verify_only",
-        "host_file", "record",
+        "host_file", "record", "install_tools", "installed_packages",
     )}, supports_check_mode=True)
 module.exit_json(changed=False, ansible_facts={"provisioning": @FACT@})
 """
@@ -260,6 +260,11 @@ def restarting(folder: Path, **fact):
 
 def test_the_role_restarts_what_waits_for_it(tmp_path):
     assert "would reboot the control node" in restarting(tmp_path)
+
+
+def test_the_role_installs_nothing_after_a_refusal(tmp_path):
+    missing = {"missing_tools": ["ndctl"], "missing_packages": ["tierbench-no-such-package"]}
+    assert "namespace0.0: it is theirs" in restarting(tmp_path, refusals=[_REFUSAL], **missing)
 
 
 @pytest.mark.parametrize("told", ["refusals", "failures"])

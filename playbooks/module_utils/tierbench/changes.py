@@ -17,6 +17,7 @@ from .ndctl import Namespace, Region
 from .regions import plan_region
 from .state import CXL_PROVIDER, State, lost_record_note
 from .teardown import plan_teardown
+from .tools import NO_REGION_HINT
 
 
 @dataclass(frozen=True)
@@ -118,10 +119,7 @@ def _is_ready(builder: ChangeBuilder, regions: Sequence[Region]) -> bool:
         builder.refuse(
             "regions",
             "this host has no region of persistent memory",
-            "Optane: -e pmem_goal=AppDirect makes one of the modules. CXL memory has none, and"
-            " needs none: it is a memory node already, or -e pmem_dax_devices=[NAME] makes it one."
-            " Without either, setup-emulated.yml (harness host apply emulated) sets DRAM aside for"
-            " trying things out",
+            NO_REGION_HINT,
         )
     return not builder.refusals
 
@@ -291,12 +289,18 @@ def _emulates(namespace: Namespace, state: State) -> dict[str, Any]:
 
 
 def host_file(state: State) -> str | None:
-    """Return the host file with our tiers updated and the owner's unchanged."""
+    """Return the host file with our tiers updated and the owner's unchanged.
+
+    Next to a tier of ours it has ``ssd`` and ``dram``: with a host file none is discovered.
+    """
     wanted = our_tiers(state)
     text = state.host_file or ""
     if wanted and state.default_tier and not _has_disk(text):
         kind, path = state.default_tier
         wanted.append(("ssd", {"kind": kind, "path": path}))
+    if wanted and not any(name.startswith("dram") for name in _owner_tiers(text)):
+        nodes = [{"kind": "numa", "node": node, "policy": "bind"} for node in state.dram_nodes]
+        wanted += [("dram", node) for node in nodes]
     named = hostfile.name_tiers(wanted, text)
     if not wanted and state.host_file is None:
         return None
@@ -308,5 +312,9 @@ def host_file(state: State) -> str | None:
 
 def _has_disk(text: str) -> bool:
     """Return whether the owner named an ordinary disk, or anything ``ssd``."""
-    owned = hostfile.entries(hostfile.split(text)[0])
+    owned = _owner_tiers(text)
     return "ssd" in owned or any("block" in rest for rest in owned.values())
+
+
+def _owner_tiers(text: str) -> dict[str, str]:
+    return hostfile.entries(hostfile.split(text)[0])

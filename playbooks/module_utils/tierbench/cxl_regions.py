@@ -15,6 +15,7 @@ from .devices import plan_device
 from .ndctl import Region
 from .regions import plan_region
 from .state import State
+from .tools import NO_CXL_HINT
 
 Group = tuple[Memdev, ...]
 _KINDS = {"ram": "volatile", "pmem": "persistent"}
@@ -71,11 +72,11 @@ def _selected_memdevs(builder: ChangeBuilder) -> list[Memdev]:
         all_devices = sorted(there, key=lambda each: each.host)
         devices = [each for each in all_devices if each.capacity(builder.desired.type)]
         if not devices:
+            other = "pmem" if builder.desired.type == "ram" else "ram"
             builder.refuse(
                 "CXL memory",
                 f"no memory device has {_KINDS[builder.desired.type]} memory: {_described(there)}",
-                "see cxl list -M; without devices: modprobe cxl_acpi cxl_pci, and CXL in the"
-                " firmware's settings. Another type: -e cxl_type=pmem",
+                f"-e cxl_type={other}: their memory is {_KINDS[other]}" if there else NO_CXL_HINT,
             )
         return devices
     by_name = {each.host: each for each in there} | {each.name: each for each in there}

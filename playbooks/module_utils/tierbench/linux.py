@@ -23,6 +23,7 @@ dax_origin = numa.dax_origin
 facts_of_devdax = probe.facts_of_devdax
 facts_of_directory = probe.facts_of_directory
 facts_of_numa = probe.facts_of_numa
+memory_nodes = numa.nodes
 namespace_of = pmem.namespace_of
 resource_table = pmem.resource_table
 stack_of = block.stack_of

@@ -20,7 +20,8 @@ from .linux import LIVE, Kernel, TierFacts, facts_of_devdax, facts_of_directory,
 from .ndctl import DaxDevice, Namespace, Region
 from .record import Record, locked, save_record
 from .regions import find_existing, note_service
-from .state import Files, State, mount_point, packages_of, read_state, vars_of
+from .state import Files, State, mount_point, read_state, vars_of
+from .tools import absent_hardware, install_command, packages_of
 
 #: More steps than any plan has: a plan that never ends is a fault of ours.
 _MOST_STEPS = 1000
@@ -36,6 +37,7 @@ class Consent:
     several_hosts: bool = False
     change: bool = True
     verify_only: bool = False
+    install_tools: bool = True
 
 
 @dataclass
@@ -54,6 +56,8 @@ class Outcome:
     reboot_needed: bool = False
     missing_tools: list[str] = field(default_factory=list)
     missing_packages: list[str] = field(default_factory=list)
+    #: Packages of missing tools that the playbook has installed, for this run to be possible.
+    installed_packages: list[str] = field(default_factory=list)
     tiers: list[dict[str, Any]] = field(default_factory=list)
     state: dict[str, Any] = field(default_factory=dict)
 
@@ -70,9 +74,10 @@ def run(
     commands: Commands,
     files: Files,
     kernel: Kernel = LIVE,
+    installed_packages: Sequence[str] = (),
 ) -> Outcome:
     """Apply the desired state as far as consented; no state of a host raises an error."""
-    outcome = Outcome(str(given.get("mode", "")))
+    outcome = Outcome(str(given.get("mode", "")), installed_packages=list(installed_packages))
     try:
         desired = parse_desired_state(given)
         changing = consent.change and not consent.verify_only
@@ -84,6 +89,10 @@ def run(
         outcome.failures.append(error.refusal)
     except Refused as error:
         outcome.refusals.append(error.refusal)
+    if installed_packages:
+        step = _install_step(installed_packages, "tools were missing", commands)
+        outcome.steps.insert(0, step.to_json(done=True))
+        outcome.changed = True
     return outcome
 
 
@@ -111,10 +120,7 @@ def _run(host: Host, consent: Consent, outcome: Outcome) -> None:
     outcome.missing_tools = list(state.missing_tools)
     outcome.missing_packages = packages_of(state.missing_tools, host.commands)
     if state.missing_tools:
-        names = ", ".join(state.missing_tools)
-        outcome.refusals.append(
-            Refusal("tools", f"missing: {names}", "install them (provisioning_install_tools)")
-        )
+        _report_missing_tools(outcome, host, consent)
         return
     changes = plan_changes(state, desired)
     _report(outcome, changes, state)
@@ -141,6 +147,35 @@ def _run(host: Host, consent: Consent, outcome: Outcome) -> None:
         outcome.tiers = [{"base": base, **tier} for base, tier in our_tiers(state)]
         if not outcome.failures:
             _close(state.record, desired, host.files)
+
+
+def _report_missing_tools(outcome: Outcome, host: Host, consent: Consent) -> None:
+    """Plan the installation of missing tools, or refuse what they cannot help or may not be."""
+    names = ", ".join(outcome.missing_tools)
+    install = install_command(outcome.missing_packages, host.commands)
+    if absent := absent_hardware(host.desired, host.kernel):
+        outcome.refusals.append(absent)
+    elif outcome.installed_packages:
+        why = f"still missing after {', '.join(outcome.installed_packages)} was installed: {names}"
+        outcome.refusals.append(Refusal("tools", why, "install them from another source"))
+    elif consent.verify_only:
+        do = f"`apply` installs them; or {install}"
+        outcome.refusals.append(Refusal("tools", f"missing: {names}", do))
+    elif not consent.install_tools:
+        do = f"{install}; or provisioning_install_tools=true: `apply` installs them"
+        outcome.refusals.append(Refusal("tools", f"missing: {names}", do))
+    else:
+        step = _install_step(outcome.missing_packages, f"missing: {names}", host.commands)
+        outcome.steps = [step.to_json()]
+        outcome.notes = [
+            "further steps are planned with these tools: `apply` installs them first; or"
+            f" {install}, and plan again"
+        ]
+
+
+def _install_step(packages: Sequence[str], why: str, commands: Commands) -> Step:
+    command = install_command(packages, commands)
+    return Step("install-packages", ", ".join(packages), why, command)
 
 
 def _report(outcome: Outcome, changes: Changes, state: State) -> None:

@@ -18,22 +18,11 @@ from .cxl import LIST as LIST_CXL
 from .cxl import CxlRegion, Fabric, parse_cxl, read_fabric, region_of_device
 from .desired_state import DesiredState
 from .ipmctl import Goals, read_goals
-from .linux import LIVE, Kernel, all_mounts, dax_origin, facts_of_directory
+from .linux import LIVE, Kernel, all_mounts, dax_origin, facts_of_directory, memory_nodes
 from .namespace_users import Content, NamespaceUsers, namespace_users, open_devices, users_of_mount
 from .ndctl import OUR_NAME, DaxDevice, Inventory, Namespace, Region, parse_daxctl, parse_ndctl
 from .record import Record, load_record
-
-#: Program to the package that has it, in the Debian and RHEL families.
-_PACKAGES = {
-    "ndctl": "ndctl",
-    "daxctl": "daxctl",
-    "ipmctl": "ipmctl",
-    "blkid": "util-linux",
-    "wipefs": "util-linux",
-    "mkfs.ext4": "e2fsprogs",
-    "mkfs.xfs": "xfsprogs",
-}
-
+from .tools import missing_tools
 
 #: Of the bus of persistent CXL memory.
 CXL_PROVIDER = "CXL"
@@ -97,6 +86,8 @@ class State:
     disabled_regions: tuple[str, ...] = ()
     #: The tier of ordinary disks where the host file names none: (kind, path).
     default_tier: tuple[str, str] | None = None
+    #: Memory nodes with processors, which the harness names ``dram``.
+    dram_nodes: tuple[int, ...] = ()
 
     def users_of(self, namespace: Namespace) -> NamespaceUsers:
         """Its content and users; unknown where it was not examined."""
@@ -190,7 +181,7 @@ def read_state(
     desired: DesiredState, commands: Commands, files: Files, kernel: Kernel = LIVE
 ) -> State:
     """Read what ``desired`` needs; Refused where a plan would be a guess."""
-    missing = missing_tools(desired, commands)
+    missing = missing_tools(desired, commands, kernel)
     if missing:
         return State(missing_tools=missing)
     try:
@@ -251,32 +242,9 @@ def read_state(
         auto_online=kernel.read("/sys/devices/system/memory/auto_online_blocks"),
         disabled_regions=disabled,
         default_tier=_default_tier(kernel, files.disk_tier),
+        dram_nodes=tuple(n.node for n in memory_nodes(kernel) if n.cpus and n.memory_bytes),
     )
     return with_lost_entries(state)
-
-
-def missing_tools(desired: DesiredState, commands: Commands) -> tuple[str, ...]:
-    """Missing programs that the desired state needs."""
-    needed = ["ndctl", "daxctl", "blkid"]
-    if desired.mode == "cxl":
-        needed.append("cxl")
-    if desired.has_filesystem:
-        needed += ["wipefs", f"mkfs.{desired.filesystem}"]
-    if desired.goal != "none" or desired.mode == "memory-mode":
-        needed.append("ipmctl")
-    return tuple(tool for tool in needed if not commands.has(tool))
-
-
-def packages_of(tools: Sequence[str], commands: Commands) -> list[str]:
-    """Return the packages of missing programs."""
-    return sorted({_PACKAGES.get(tool) or _package_of_cxl(commands) for tool in tools})
-
-
-def _package_of_cxl(commands: Commands) -> str:
-    """``cxl-cli`` in the RHEL family, ``cxl`` from Debian 13 on; Debian 12 has it in ``ndctl``."""
-    if not commands.has("apt-cache"):
-        return "cxl-cli"
-    return "ndctl" if commands.run(["apt-cache", "show", "cxl"]).rc else "cxl"
 
 
 def _asks_ipmctl(desired: DesiredState, record: Record) -> bool:
@@ -295,6 +263,8 @@ def _listed(commands: Commands, command: str, parse: Callable[[str], _Listing]) 
 
 
 def _inventory(commands: Commands, kernel: Kernel) -> tuple[Inventory, tuple[str, ...]]:
+    if not commands.has("ndctl"):
+        return Inventory(), ()  # a teardown without hardware
     inventory = _listed(commands, "ndctl list -DRNXHiv", parse_ndctl)
     regions = tuple(_with_kernel(region, inventory, kernel) for region in inventory.regions)
     namespaces = tuple(
@@ -326,6 +296,8 @@ def _with_kernel(region: Region, inventory: Inventory, kernel: Kernel) -> Region
 
 
 def _dax_devices(commands: Commands, kernel: Kernel) -> tuple[DaxDevice, ...]:
+    if not commands.has("daxctl"):
+        return ()  # a teardown without hardware
     devices = _listed(commands, "daxctl list -D", parse_daxctl)
     return tuple(
         replace(
