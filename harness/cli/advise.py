@@ -45,7 +45,7 @@ from harness.store.runs import StoredRun
 from harness.store.spec import RunSpec, content_hash
 from harness.terminal import say, say_command
 from harness.tiers.linux.model import DIRECTORY_KINDS, TIER_NAME, Tier
-from harness.units import NS_PER_S, counted, parse_duration_ns
+from harness.units import NS_PER_S, counted, format_bytes, parse_duration_ns
 from harness.workloads.parameters import Parameters, option_text
 
 if TYPE_CHECKING:
@@ -78,6 +78,14 @@ class AdviseOptions(RunOptions):
             metavar="TIER|MODEL|memory=TIER",
             help="Faster tier, or a model of a device; may repeat [other tiers, else a curve]. "
             "memory=cxl: does more, slower memory pay?",
+        ),
+    ] = None
+    memory_limit: Annotated[
+        str | None,
+        typer.Option(
+            metavar="SIZE[,SIZE]",
+            help="Cap on the engine and its page cache: 4GiB. With --to memory=TIER: today's "
+            "memory and the total, 52GiB,208GiB.",
         ),
     ] = None
     budget: Annotated[
@@ -123,6 +131,12 @@ class _Trials:
 def advise(parameters: type[Parameters], options: AdviseOptions) -> None:
     """Measure what moving each part would gain, and print the answer first."""
     of_memory = any(name.startswith(MEMORY) for name in options.to or ())
+    if options.to and not of_memory and "," in (options.memory_limit or ""):
+        raise UsageError(
+            f"advise --to {options.to[0]} --memory-limit {options.memory_limit}",
+            "two sizes are for a question of memory",
+            f"did you mean --to {MEMORY}{options.to[0]}?",
+        )
     refuse_several("advise", replace(options, memory_limit=None) if of_memory else options)
     options = options if of_memory else _with_models(options)
     requests = stand_ins(options.emulate, options.model)
@@ -139,7 +153,8 @@ def advise(parameters: type[Parameters], options: AdviseOptions) -> None:
         trials = _Trials(today, _arms(options.from_, tiers, parts))
     budget_ns = parse_duration_ns(options.budget)
     arms = len(trials.every)
-    less = _less_data(parameters, options, budget_ns / 1e9, arms)
+    # Of a question of memory the data must not fit in today's.
+    less = {} if of_memory else _less_data(parameters, options, budget_ns / 1e9, arms)
     sized = {**less, **options.pairs}
     phases = _phases(parameters, sized, budget_ns / 1e9, arms, _pairs(arms))
     name = f"advise-{parameters.workload}-{(options.engine or [''])[0]}"
@@ -154,7 +169,31 @@ def advise(parameters: type[Parameters], options: AdviseOptions) -> None:
         for line in (*trials.notes, *(expectation.sentence for expectation in expectations)):
             say(line)
     answer = partial(_answer, trials, options, less, expectations)
-    conduct_experiment(plan, options, False, goal, answer=answer)
+    check = partial(_check_data, parameters, trials) if of_memory else None
+    conduct_experiment(plan, options, False, goal, answer=answer, check=check)
+
+
+def _check_data(
+    parameters: type[Parameters], trials: _Trials, block: Sequence[ResolvedRun]
+) -> None:
+    """UsageError where the data fit in today's memory: more of it can gain nothing."""
+    today, *others = trials.memory
+    step = block[0]
+    if not 0 < step.copied_bytes <= today.limit_bytes:
+        return
+    largest = max(arm.limit_bytes for arm in others)
+    hint = "give more data"
+    for parameter in parameters.options().values():
+        size = step.spec.params.get(parameter.name)
+        if parameter.option in parameters.smaller.split() and isinstance(size, int | float):
+            more = math.ceil(size * largest / step.copied_bytes)
+            hint = f"give more data, up to {parameter.option} {more} for {format_bytes(largest)}"
+    raise UsageError(
+        f"advise {parameters.workload} --to {MEMORY}TIER",
+        f"the data, at most {format_bytes(step.copied_bytes)}, fit in today's memory of "
+        f"{format_bytes(today.limit_bytes)}: more memory gains nothing",
+        hint,
+    )
 
 
 def _memory_trials(options: AdviseOptions, tiers: Mapping[str, Tier]) -> _Trials:
@@ -239,6 +278,9 @@ def _faster(options: AdviseOptions, tiers: Mapping[str, Tier]) -> list[str]:
         if name not in tiers:
             context = f"no tier and no device model has this name (tiers: {', '.join(tiers)})"
             raise UsageError(f"--to {name}", context, "`harness model list` lists the models")
+        if tiers[name].facts.kind == "numa":
+            context = f"{name} is a tier of memory, without files"
+            raise UsageError(f"--to {name}", context, f"did you mean --to {MEMORY}{name}?")
     others = [n for n, tier in tiers.items() if tier.facts.kind in DIRECTORY_KINDS]
     return list(options.to or [name for name in others if name != options.from_])
 
@@ -397,10 +439,23 @@ def _print(
     smaller = ", ".join(f"{name} {value}" for name, value in less.items())
     note = f" ({smaller}: less data than by default, so that runs fit into the budget)"
     say(f"Measured: {measured(today)}{note if less else ''}.")
+    if line := _fitting(planned, today.runs):
+        say(line)
     if undecided:
         say_more(more)
     say(f"ended: {ended}. A report with charts:")
     say_command(f"harness report -e {options.name}{given(options.results)}")
+
+
+def _fitting(planned: _Trials, runs: Sequence[StoredRun]) -> str:
+    """Return a line that says that the data fit in today's memory; else empty."""
+    data = max((run.result.data_bytes or 0 for run in runs), default=0)
+    if not planned.memory or not 0 < data <= planned.memory[0].limit_bytes:
+        return ""
+    return (
+        f"The data, {format_bytes(data)}, fit in today's memory: the answer says nothing of more "
+        "data."
+    )
 
 
 def _further_ns(runs: Sequence[StoredRun], pairs: int, arms: int) -> int | None:
@@ -446,6 +501,6 @@ def _more(
 app = workload_commands(
     AdviseOptions,
     advise,
-    "Measure what moving each part gains; the first line is the answer.",
+    "Measure what moving each part gains, or more memory; the first line is the answer.",
     (*NOT_OF_PLANNED_RUNS, "repeats"),
 )

@@ -12,14 +12,16 @@ from fractions import Fraction
 
 from harness.errors import UsageError
 from harness.experiment.placement import LARGEST_WEIGHT, parse_placement
+from harness.experiment.profile import parse_memory_limit
+from harness.tiers.linux.kernel import LIVE, Kernel
 from harness.tiers.linux.model import Tier
-from harness.tiers.resolve import resolve
-from harness.units import format_bytes, parse_size
+from harness.tiers.resolve import memory_line, resolve
+from harness.units import format_bytes
 
 MEMORY = "memory="
 #: The tier of the nodes with processors (harness.tiers.discovery).
 _DRAM = "dram"
-#: With more DRAM than so many times today's limit Linux puts nothing onto the slower tier itself.
+#: DRAM over today's limit, at most: Linux would take the rest before the slower tier.
 _LEFT_OVER = 1.25
 #: Pages of the slower tier in a turn, at most: weights are those next to the ratio of the sizes.
 _LARGEST_PART = 16
@@ -44,13 +46,23 @@ class MemoryArms:
 
 
 def memory_arms(
-    data_tier: str, slower: str, limits: str | None, tiers: Mapping[str, Tier]
+    data_tier: str,
+    slower: str,
+    limits: str | None,
+    tiers: Mapping[str, Tier],
+    kernel: Kernel = LIVE,
 ) -> MemoryArms:
     """Return the arms; ``limits``: today's memory and that with the slower tier, ``16GiB,32GiB``.
 
-    UsageError for tiers that are no memory or too small, and for limits that are no such two.
+    UsageError for tiers that are no memory, are on one node or too small, and for limits that are
+    no such two.
     """
-    dram, more = (_memory_tier(name, tiers) for name in (_DRAM, slower))
+    if slower == _DRAM:
+        context = f"{MEMORY}{_DRAM} is today's memory"
+        raise UsageError(f"--to {MEMORY}{_DRAM}", context, "name the slower tier: --to memory=cxl")
+    dram, more = (_memory_tier(name, tiers, kernel) for name in (_DRAM, slower))
+    data = f"data={data_tier},{MEMORY}"
+    resolve(parse_placement(f"{data}interleave:{_DRAM},{slower}"), tiers, kernel)
     today_bytes, more_bytes = _limits(limits)
     added = more_bytes - today_bytes
     if added > (more.facts.size_bytes or 0):
@@ -70,7 +82,6 @@ def memory_arms(
             f"{format_bytes(added)} are too few for a share of the pages",
             "give a larger second limit",
         )
-    data = f"data={data_tier},{MEMORY}"
     ratio = f"{dram_weight}:{more_weight}"
     size = format_bytes(more_bytes)
     arms = [
@@ -92,47 +103,54 @@ def memory_arms(
     untried = []
     for label, (memory, words) in filled.items():
         arm = MemoryArm(label, f"{data}{memory}", more_bytes, words)
-        if why := _why_not(arm, dram, today_bytes, slower, tiers):
+        if why := _why_not(arm, dram, today_bytes, slower, tiers, kernel):
             untried.append(f"{label} is not tried: {why}")
         else:
             arms.append(arm)
     return MemoryArms(tuple(arms), tuple(untried))
 
 
-def _memory_tier(name: str, tiers: Mapping[str, Tier]) -> Tier:
+def _memory_tier(name: str, tiers: Mapping[str, Tier], kernel: Kernel) -> Tier:
     tier = tiers.get(name)
     if tier is None or tier.facts.kind != "numa":
         nodes = ", ".join(each for each, other in tiers.items() if other.facts.kind == "numa")
         raise UsageError(
             f"--to {MEMORY}{name}" if name != _DRAM else f"advise --to {MEMORY}TIER",
             f"no tier of memory is called {name} (tiers of memory: {nodes or 'none'})",
-            "`harness doctor` shows the host's nodes; name theirs in the host file",
+            f"`harness doctor` shows the host's nodes{memory_line(name, kernel)}",
         )
     return tier
 
 
 def _limits(text: str | None) -> tuple[int, int]:
-    sizes = [parse_size(word) for word in (text or "").split(",") if word]
+    sizes = [parse_memory_limit(word) for word in (text or "").split(",") if word]
     if len(sizes) != 2 or sizes[0] >= sizes[1]:
         raise UsageError(
             f"advise --to {MEMORY}TIER: --memory-limit {text or '(not given)'}",
             "not two sizes, the smaller first",
-            "give today's memory and that with the slower tier: --memory-limit 16GiB,32GiB",
+            "give today's memory and the total with the slower tier: --memory-limit 16GiB,32GiB",
         )
     return sizes[0], sizes[1]
 
 
 def _why_not(
-    arm: MemoryArm, dram: Tier, today_bytes: int, slower: str, tiers: Mapping[str, Tier]
+    arm: MemoryArm,
+    dram: Tier,
+    today_bytes: int,
+    slower: str,
+    tiers: Mapping[str, Tier],
+    kernel: Kernel,
 ) -> str:
     """Return why an arm, of which Linux fills DRAM first, is not possible here; else empty."""
-    if (dram.facts.size_bytes or 0) > _LEFT_OVER * today_bytes:
+    size_bytes = dram.facts.size_bytes or 0
+    if size_bytes > _LEFT_OVER * today_bytes:
         return (
-            f"{_DRAM} has {format_bytes(dram.facts.size_bytes or 0)}, so that Linux would take "
-            f"nothing of {slower} (boot with as little DRAM as today's limit)"
+            f"{_DRAM} has {format_bytes(size_bytes)}, which Linux would take before {slower} (give "
+            f"a first limit of {format_bytes(size_bytes / _LEFT_OVER)} or more, or offline DRAM: "
+            "docs/tiers.md)"
         )
     try:
-        resolve(parse_placement(arm.placement), tiers)
+        resolve(parse_placement(arm.placement), tiers, kernel)
     except UsageError as error:
         return error.context
     return ""

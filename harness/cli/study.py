@@ -91,13 +91,15 @@ def conduct_experiment(
     skip_missing: bool = False,
     with_canary: bool = False,
     answer: Callable[[Made], None] | None = None,
+    check: Callable[[Sequence[ResolvedRun]], None] | None = None,
 ) -> None:
     """Run an experiment and print its results; with --dry-run print its runs instead.
 
     ``again``: complete runs are repeated, too. ``goal``: when there are enough repeats, in place
     of the plan's number. ``skip_missing``: leave out engines that are not installed.
     ``with_canary``: the tiers are measured before and after all runs, too. ``answer``: prints
-    something else than the runs and their comparisons.
+    something else than the runs and their comparisons. ``check``: of the checked runs of a block,
+    with a goal.
     """
     budget = Budget(goal.budget_ns if goal else None)
 
@@ -107,7 +109,10 @@ def conduct_experiment(
             whole = installed(plan, env, skip_missing)
             rule = StopRule()
             if goal is not None:
-                whole = in_this_mode(whole, plan_steps(with_repeats(whole, 1), env, into))
+                block = plan_steps(with_repeats(whole, 1), env, into)
+                if check is not None:
+                    check(block)
+                whole = in_this_mode(whole, block)
         if goal is not None:
             whole, rule = sequence_of(whole, goal, env.host.mode, budget)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -12,7 +13,7 @@ from harness.host.process_maps import async_io, charged_to_groups, hugetlb_bytes
 from harness.iotrace.page import LIBRARY
 from harness.store.result import Check, CheckStatus
 from harness.supervise.process import process_identity
-from harness.tiers.linux.numa import Residency
+from harness.tiers.linux.numa import Node, Residency
 from harness.units import format_bytes
 from harness.warnings import RunWarning
 
@@ -37,6 +38,33 @@ def memory_check(policy: MemoryPolicy, residency: Residency) -> Check:
     by = f" by {':'.join(map(str, policy.weights))}" if policy.weights else ""
     detail = f"{policy.mode} to node {nodes}{by}: of {total} bytes, {listed}"
     return Check("memory-policy", _memory_status(policy, shares), detail)
+
+
+def unused_memory(
+    policy: MemoryPolicy, residency: Residency, nodes: Sequence[Node]
+) -> list[RunWarning]:
+    """Warn where no page is on the slower memory that a policy fills last.
+
+    It is the last node of tiered memory; of preferred DRAM, each node without processors.
+    """
+    cpus = {node.node: node.cpus for node in nodes if node.memory_bytes}
+    slower: list[int] = []
+    if policy.mode == "tiered":
+        slower = [policy.nodes[-1]]
+    elif policy.mode == "preferred" and all(cpus.get(node) for node in policy.nodes):
+        slower = [node for node, near in cpus.items() if not near]
+    shares = residency.shares()
+    if not slower or not shares or sum(shares.get(n, 0.0) for n in slower) > 1 - _BOUND_SHARE:
+        return []
+    return [
+        RunWarning(
+            "slower-memory-not-used",
+            "the engine has no memory on the slower nodes: the run shows nothing of them",
+            f"{policy.mode}: node {', '.join(map(str, slower))} has less than 1 % of its pages",
+            "use more data and a --memory-limit above the DRAM, or less DRAM "
+            '(docs/tiers.md, "Does more, slower memory pay?")',
+        )
+    ]
 
 
 def _memory_status(policy: MemoryPolicy, shares: dict[int, float]) -> CheckStatus:

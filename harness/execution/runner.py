@@ -19,7 +19,7 @@ from harness.execution.data import (
     make_engine,
 )
 from harness.execution.engine_run import EngineRun
-from harness.execution.engine_state import EngineState, memory_check, outside_cap
+from harness.execution.engine_state import EngineState, memory_check, outside_cap, unused_memory
 from harness.execution.environment import KEEP_AWAY, Environment, work_directory
 from harness.execution.memory_policy import in_force, policy_facts
 from harness.execution.observing import second_execution
@@ -46,7 +46,9 @@ from harness.supervise import silence
 from harness.supervise.process import ProcessId
 from harness.supervise.user_files import regular_bytes
 from harness.tiers.discovery import work_tier
+from harness.tiers.linux.kernel import LIVE
 from harness.tiers.linux.model import Tier
+from harness.tiers.linux.numa import nodes
 from harness.tiers.linux.numa import residency as numa_residency
 from harness.tiers.resolve import free_now
 from harness.tiers.traffic import TierTraffic
@@ -198,7 +200,9 @@ class _EngineAtWork:
         cap = self.record.cap
         if cap is not None and cap.path is not None and (reason := outside_cap(cap, self.engine)):
             self.record.drop_cap(reason)
-        return _placement_checks(self.resolved, self.memory, self.engine)
+        checks, warnings = _placement_checks(self.resolved, self.memory, self.engine)
+        self.record.warnings += warnings
+        return checks
 
     def restored(self) -> DataDirectories | None:
         """Location of the data; None before they are there, and of an external server."""
@@ -397,15 +401,16 @@ def naming_full_tiers(tiers: Iterable[Tier]) -> Iterator[None]:
 
 def _placement_checks(
     resolved: EngineRun, policy: MemoryPolicy | None, engine: Engine
-) -> list[Check]:
+) -> tuple[list[Check], list[RunWarning]]:
     """Return whether the engine's memory and processors are those of the placement and the spec."""
-    checks = []
+    checks, warnings = [], list[RunWarning]()
     if policy is not None:
         residency = numa_residency(process.pid for process in engine.processes())
         checks.append(memory_check(policy, residency))
+        warnings += unused_memory(policy, residency, nodes(LIVE))
     if resolved.cpus:
         checks.append(affinity_check(resolved.cpus, engine.processes()))
-    return checks
+    return checks, warnings
 
 
 def _cap_metrics(cap: MemoryCap | None, room: TmpfsRoom | None) -> list[Metric]:

@@ -12,6 +12,7 @@ tiers ends where a part begins: no tier of a list has a part's name.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -180,6 +181,18 @@ def _in_placement(text: str) -> Iterator[None]:
         ) from error
 
 
+def _reduced(listed: str) -> str:
+    """Return a hint with the same ratio in smaller weights; empty where there is none."""
+    matches = [re.fullmatch(r"([a-z][a-z0-9_]*)=0*([1-9]\d*)", item) for item in listed.split(",")]
+    weights = [(match[1], int(match[2])) for match in matches if match]
+    if len(weights) < len(matches):
+        return ""
+    divisor = math.gcd(*(weight for _, weight in weights))
+    if max(weight for _, weight in weights) // divisor > LARGEST_WEIGHT:
+        return ""
+    return "write " + ",".join(f"{name}={weight // divisor}" for name, weight in weights)
+
+
 @lru_cache(maxsize=1024)
 def parse_memory(text: str) -> MemoryPlace:
     """Where memory comes from, by its text; UsageError where it is no such text."""
@@ -203,7 +216,8 @@ def parse_memory(text: str) -> MemoryPlace:
             raise UsageError(problem, f"{policy} takes no weights", "write memory=weighted:…")
         if equals and not (weight.isdecimal() and 1 <= int(weight) <= LARGEST_WEIGHT):
             context = f"the weight of {name!r} must be a number from 1 to {LARGEST_WEIGHT}"
-            raise UsageError(problem, f"{context} (got {weight!r})", _MEMORY_HELP)
+            hint = _reduced(listed) or _MEMORY_HELP
+            raise UsageError(problem, f"{context} (got {weight!r})", hint)
         names.append(name)
         weights += [int(weight)] if equals else []
     if len(set(names)) < len(names):

@@ -34,6 +34,7 @@ from harness.store.spec import RunSpec
 from harness.store.verified import verified
 from harness.tiers.discovery import store_tier, work_tier
 from harness.tiers.linux.model import Tier
+from harness.tiers.memory_policy import check_room
 from harness.tiers.resolve import check_dimms, check_space, resolve
 from harness.units import MIB, NS_PER_S, format_bytes
 from harness.warnings import RunWarning, warn
@@ -114,6 +115,7 @@ def prepare(spec: RunSpec, env: Environment) -> EngineRun:
     )
     _check_cache(resolved)
     _check_memory_limit(resolved, env)
+    of_nodes = check_room(policy, spec.memory_limit_bytes)
     engine = factory.create(resolved.context(env, env.supervisor, _NOWHERE))
     if listen is not None and not engine.takes_remote_clients:
         raise UsageError(
@@ -130,7 +132,7 @@ def prepare(spec: RunSpec, env: Environment) -> EngineRun:
         name = dataset_name(f"{spec.workload}-{spec.engine}", resolved.dataset_facts(engine))
     return replace(
         resolved,
-        warnings=(*resolved.warnings, *of_memory),
+        warnings=(*resolved.warnings, *of_nodes, *of_memory),
         load_format=engine.load_format or "",
         dataset_name=name,
         source_name=workload.source_key(params, engine),

@@ -548,10 +548,19 @@ def _spec(document: Document, point: _Point, parameters: type[Parameters]) -> Ru
     )
 
 
+def parse_memory_limit(text: str | int) -> int:
+    """Bytes of a memory limit; UsageError for a small number whose unit is missing."""
+    size_bytes = parse_size(text)
+    if 0 < size_bytes < MIB and str(text).strip().isdigit():
+        context = f"{size_bytes} bytes: the unit is missing"
+        raise UsageError(f"memory limit {text}", context, f"did you mean {text}GiB?")
+    return size_bytes
+
+
 #: Values with a grammar of their own.
 _PARSED: Mapping[str, Callable[[Any], Any]] = {
     "placement": parse_placement,
-    "memory_limit": parse_size,
+    "memory_limit": parse_memory_limit,
     "cpus": parse_cpus,
     "listen": lambda address: str(parse_listen(str(address))),
     "plant": lambda texts: tuple(str(parse_plant(text)) for text in texts),

@@ -16,6 +16,7 @@ from harness.engine import MemoryPolicy
 from harness.errors import UsageError
 from harness.tiers.linux.kernel import LIVE, Kernel
 from harness.tiers.linux.memory import hmat, memory_tiers, weights_switch, zones
+from harness.tiers.linux.numa import available_bytes, nodes
 from harness.units import format_bytes
 from harness.warnings import RunWarning
 
@@ -49,6 +50,50 @@ def means_of(policy: MemoryPolicy, kernel: Kernel = LIVE) -> PolicyMeans:
     if policy.mode == "tiered":
         return _tiered(policy, kernel)
     return PolicyMeans({})
+
+
+def check_room(
+    policy: MemoryPolicy | None, limit_bytes: int | None, kernel: Kernel = LIVE
+) -> list[RunWarning]:
+    """Warn of nodes with less free memory than their part of a memory limit.
+
+    UsageError where the nodes have less memory than the limit. Preferred memory takes other nodes.
+    """
+    if policy is None or limit_bytes is None or policy.mode == "preferred":
+        return []
+    size_of = {node.node: node.memory_bytes for node in nodes(kernel)}
+    weights = policy.weights or (1,) * len(policy.nodes)
+    divided = policy.mode == "interleave" or bool(policy.weights)
+    total = sum(size_of.get(node, 0) for node in policy.nodes)
+    listed = _listed(policy.nodes)
+    if limit_bytes > total:
+        raise UsageError(
+            f"memory limit {format_bytes(limit_bytes)} on node {listed}",
+            f"the memory there is {format_bytes(total)}",
+            "set a smaller --memory-limit, or place memory on more nodes",
+        )
+    available = {node: available_bytes(node, kernel) for node in policy.nodes}
+    needed = {listed: (limit_bytes, sum(available.values()))}
+    if divided:
+        needed = {
+            str(node): (round(limit_bytes * weight / sum(weights)), available[node])
+            for node, weight in zip(policy.nodes, weights, strict=True)
+        }
+    short = [
+        f"node {node}: {format_bytes(free)} available of {format_bytes(size)}"
+        for node, (size, free) in needed.items()
+        if size > free
+    ]
+    if not short:
+        return []
+    return [
+        RunWarning(
+            "memory-limit-exceeds-nodes",
+            "nodes have less memory available than their part of the memory limit",
+            ", ".join(short),
+            "set a smaller --memory-limit, or free memory there",
+        )
+    ]
 
 
 def weights_in_force(policy: MemoryPolicy, kernel: Kernel = LIVE) -> tuple[int, ...]:

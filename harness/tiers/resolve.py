@@ -47,7 +47,7 @@ def resolve(
     directory part needs a mounted file system, ``memory`` NUMA nodes.
     """
     result: dict[Part, Tier] = {
-        part: _tier(placement, part, placement.tier_of(part) or "", tiers)
+        part: _tier(placement, part, placement.tier_of(part) or "", tiers, kernel)
         for part in DIRECTORY_PARTS
     }
     memory = _memory(placement, tiers, kernel)
@@ -66,7 +66,7 @@ def _memory(placement: Placement, tiers: Mapping[str, Tier], kernel: Kernel) -> 
     place = placement.memory_place
     if place is None:
         return None
-    of_memory = [_tier(placement, "memory", name, tiers) for name in place.tiers]
+    of_memory = [_tier(placement, "memory", name, tiers, kernel) for name in place.tiers]
     if place.policy is None and of_memory:
         return of_memory[0]
     numbers, weights = _nodes_near(place.nodes, kernel), tuple[int, ...]()
@@ -109,7 +109,25 @@ def _sockets(node: Node, kernel: Kernel) -> set[int]:
     return {package_of(cpu, kernel) for cpu in cpus}
 
 
-def _tier(placement: Placement, part: Part, name: str, tiers: Mapping[str, Tier]) -> Tier:
+def memory_line(name: str, kernel: Kernel = LIVE) -> str:
+    """Return a hint with the line of the host file that names a tier of memory.
+
+    ``dram`` is on a node with processors, any other tier on one without; empty without such a node.
+    """
+    fitting = [
+        node.node
+        for node in nodes(kernel)
+        if node.memory_bytes and bool(node.cpus) == (name == "dram")
+    ]
+    if not fitting:
+        return ""
+    line = f"{name}: {{kind: numa, node: {fitting[0]}, price_per_gb: …}}"
+    return f"; to name it, add to the tiers of the host file: {line}"
+
+
+def _tier(
+    placement: Placement, part: Part, name: str, tiers: Mapping[str, Tier], kernel: Kernel
+) -> Tier:
     problem = f"placement {placement.name!r} puts {part} on tier {name!r}"
     tier = tiers.get(name)
     if tier is None:
@@ -117,7 +135,7 @@ def _tier(placement: Placement, part: Part, name: str, tiers: Mapping[str, Tier]
         hint = (
             f"; --emulate {name} emulates it by a tmpfs and marks the results"
             if part in DIRECTORY_PARTS
-            else ""
+            else memory_line(name, kernel)
         )
         raise HostLacksError(
             problem,

@@ -15,7 +15,7 @@ from recorded_kernel import write
 from harness.counters import difference
 from harness.engine import MemoryPolicy
 from harness.execution import engine_state
-from harness.execution.engine_state import EngineState, memory_check, outside_cap
+from harness.execution.engine_state import EngineState, memory_check, outside_cap, unused_memory
 from harness.host.footprint import Footprint
 from harness.host.page_cache import evict, resident_bytes
 from harness.host.process_maps import async_io, hugetlb_bytes, sync_overrides
@@ -26,7 +26,7 @@ from harness.progress import SilentProgress
 from harness.supervise.process import ProcessId, own_identity
 from harness.tiers.linux.kernel import Kernel
 from harness.tiers.linux.model import Tier, TierClaim
-from harness.tiers.linux.numa import Residency
+from harness.tiers.linux.numa import Node, Residency
 from harness.tiers.linux.probe import facts_of_directory
 from harness.tiers.traffic import TierTraffic
 from harness.workload import Session
@@ -184,6 +184,24 @@ def test_memory_is_where_the_placement_says(mode, nodes, pages, status):
     assert check.status == status
     for node, count in pages.items():
         assert f"node {node} {count / sum(pages.values()):.2%}" in check.detail
+
+
+@pytest.mark.parametrize(
+    ("mode", "nodes", "pages", "warned"),
+    [
+        ("tiered", (0, 2), {0: 1000}, True),
+        ("tiered", (0, 2), {0: 900, 2: 100}, False),
+        ("preferred", (0,), {0: 995, 2: 5}, True),
+        ("preferred", (0,), {0: 900, 2: 100}, False),
+        ("preferred", (2,), {2: 1000}, False),
+        ("bind", (0,), {0: 1000}, False),
+        ("tiered", (0, 2), {}, False),  # no numa_maps
+    ],
+)
+def test_slower_memory_without_a_page_is_a_warning(mode, nodes, pages, warned):
+    host = [Node(0, 1, 1, "0-3", ()), Node(1, 0, 0, "", ()), Node(2, 1, 1, "", ())]
+    warnings = unused_memory(MemoryPolicy(mode, nodes), Residency({}, pages), host)
+    assert [warning.code for warning in warnings] == ["slower-memory-not-used"] * warned
 
 
 @pytest.mark.parametrize(

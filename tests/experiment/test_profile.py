@@ -394,6 +394,7 @@ def test_what_is_not_a_placement_is_refused_with_what_to_write(text, problem):
         ("data=ssd,memory=interleave:dram,wal", "'wal' is a part"),
         ("data=ssd,memory=weighted:dram=3,wla=pmem", "from 1 to 255 (got 'pmem')"),
         ("data=ssd,memory=weighted:dram=0,cxl=1", "from 1 to 255 (got '0')"),
+        ("data=ssd,memory=weighted:dram=64,cxl=256", "from 1 to 255 (got '256')"),
         ("data=ssd,memory=weighted:dram=3,cxl", "only some of the tiers have a weight"),
         ("data=ssd,memory=interleave:dram=3,cxl=1", "interleave takes no weights"),
         ("data=ssd,memory=interleave:dram,dram", "named twice"),
@@ -407,6 +408,12 @@ def test_memory_that_is_ambiguous_or_in_no_grammar_is_refused(text, problem):
     assert refused.value.problem == f"placement {text!r}"
     assert problem in refused.value.context
     assert refused.value.hint
+
+
+def test_weights_that_are_too_large_are_reduced() -> None:
+    with pytest.raises(UsageError) as refused:
+        parse_placement("data=ssd,memory=weighted:dram=64,cxl=256")
+    assert refused.value.hint == "write dram=1,cxl=4"
 
 
 # Parts of a plan ------------------------------------------------------------------

@@ -8,7 +8,7 @@ from recorded_kernel import write
 from harness.engine import MemoryPolicy
 from harness.errors import UsageError
 from harness.tiers.linux.kernel import Kernel
-from harness.tiers.memory_policy import means_of, weights_in_force
+from harness.tiers.memory_policy import check_room, means_of, weights_in_force
 
 WEIGHTS = "/sys/kernel/mm/mempolicy/weighted_interleave"
 BALANCING = "/proc/sys/kernel/numa_balancing"
@@ -171,3 +171,38 @@ def test_a_slow_node_without_room_is_named(tmp_path: Path, free: int, codes: lis
         tmp_path, "/proc/zoneinfo", ZONE.format(node=0, free=9999) + ZONE.format(node=2, free=free)
     )
     assert [warning.code for warning in means_of(TIERED, linux).warnings] == codes
+
+
+def two_nodes(root: Path) -> Kernel:
+    """Node 0 with 4 GiB, of which 1 GiB is free and 1 GiB cache; node 2 with 8 GiB, all free."""
+    text = "Node {0} MemTotal: {1} kB\nNode {0} MemFree: {2} kB\nNode {0} Inactive(file): {3} kB"
+    sizes = {0: (4 << 20, 1 << 20, 1 << 20), 2: (8 << 20, 8 << 20, 0)}
+    folder = "/sys/devices/system/node/node{}/meminfo"
+    return kernel(root, {folder.format(n): text.format(n, *s) for n, s in sizes.items()})
+
+
+@pytest.mark.parametrize(
+    ("policy", "gib", "codes"),
+    [
+        (MemoryPolicy("bind", (0,)), 2, []),
+        (MemoryPolicy("bind", (0,)), 3, ["memory-limit-exceeds-nodes"]),
+        (MemoryPolicy("bind", (0,)), 5, None),
+        (MemoryPolicy("preferred", (0,)), 5, []),
+        (MemoryPolicy("interleave", (0, 2)), 4, []),
+        (MemoryPolicy("interleave", (0, 2)), 6, ["memory-limit-exceeds-nodes"]),
+        (WEIGHTED, 3, ["memory-limit-exceeds-nodes"]),
+        (MemoryPolicy("weighted", (0, 2), (1, 3)), 8, []),
+        (MemoryPolicy("weighted", (0, 2), (1, 3)), 13, None),
+        (TIERED, 10, []),
+        (TIERED, 11, ["memory-limit-exceeds-nodes"]),
+    ],
+)
+def test_a_memory_limit_fits_into_the_nodes_of_the_policy(
+    tmp_path: Path, policy: MemoryPolicy, gib: int, codes: list[str] | None
+) -> None:
+    linux = two_nodes(tmp_path)
+    if codes is None:
+        with pytest.raises(UsageError):
+            check_room(policy, gib << 30, linux)
+    else:
+        assert [warning.code for warning in check_room(policy, gib << 30, linux)] == codes

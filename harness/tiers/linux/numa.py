@@ -128,8 +128,15 @@ def _is_hbm(node: tuple[int, int] | None, dram: Iterable[tuple[int, int] | None]
     )
 
 
+def available_bytes(number: int, kernel: Kernel = LIVE) -> int:
+    """Bytes of a node that a process can get: those free, and caches that Linux gives up."""
+    meminfo = kernel.read(f"{_NODES}/node{number}/meminfo") or ""
+    names = ("MemFree", "Active(file)", "Inactive(file)", "SReclaimable")
+    return sum(_meminfo_bytes(meminfo, name) for name in names)
+
+
 def _meminfo_bytes(meminfo: str, name: str) -> int:
-    match = re.search(rf"{name}:\s+(\d+) kB", meminfo)
+    match = re.search(rf"{re.escape(name)}:\s+(\d+) kB", meminfo)
     return int(match.group(1)) * 1024 if match else 0
 
 
@@ -212,7 +219,7 @@ class Residency:
 def residency(pids: Iterable[int], kernel: Kernel = LIVE) -> Residency:
     """Residency of the memory of live processes; those that have ended count nothing.
 
-    Pages of ordinary files are left out: no memory policy applies to the page cache.
+    Pages of ordinary files are left out: they have the policy of the process that read them first.
     """
     anonymous: dict[int, int] = {}
     shared: dict[int, int] = {}

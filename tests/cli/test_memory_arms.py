@@ -1,0 +1,77 @@
+"""Arms of ``harness advise --to memory=TIER`` on a recorded host, and what is refused."""
+
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from recorded_kernel import RecordedKernel, load
+
+from harness.cli.advise import _check_data, _Trials
+from harness.cli.advise_memory import MemoryArm, memory_arms
+from harness.errors import UsageError
+from harness.registry import parameters
+from harness.tiers.linux.model import Tier, TierClaim
+from harness.tiers.verify import verify
+
+GIB = 1 << 30
+
+
+@pytest.fixture(scope="module")
+def kernel(tmp_path_factory: pytest.TempPathFactory) -> RecordedKernel:
+    return load("two-nvdimms-eadr", tmp_path_factory.mktemp("recorded"))
+
+
+@pytest.fixture
+def tiers(kernel: RecordedKernel) -> dict[str, Tier]:
+    """``far``: a node without processors; ``near``: DRAM by another name."""
+    nodes = {"dram": 0, "near": 0, "far": 3}
+    claims = [TierClaim(name, "numa", nodes=(node,)) for name, node in nodes.items()]
+    of_memory = {claim.name: verify(claim, kernel=kernel) for claim in claims}
+    facts = replace(of_memory["dram"].facts, kind="block")
+    return {"ssd": Tier(TierClaim("ssd", "block", path="/ssd"), facts), **of_memory}
+
+
+@pytest.mark.parametrize(
+    ("slower", "limits", "missing", "text"),
+    [
+        ("dram", "1GiB,2GiB", "", "is today's memory"),
+        ("near", None, "", "the nodes are 0, 0"),
+        ("far", "64,256", "", "did you mean 64GiB?"),
+        ("far", "2GiB", "", "give today's memory and the total"),
+        ("far", "1GiB,2GiB", "dram", "dram: {kind: numa, node: 0"),
+        ("far", "1GiB,2GiB", "far", "far: {kind: numa, node: 3"),
+    ],
+)
+def test_what_is_no_question_of_memory_is_refused_with_a_fix(
+    kernel: RecordedKernel,
+    tiers: dict[str, Tier],
+    slower: str,
+    limits: str | None,
+    missing: str,
+    text: str,
+) -> None:
+    present = {name: tier for name, tier in tiers.items() if name != missing}
+    with pytest.raises(UsageError) as refused:
+        memory_arms("ssd", slower, limits, present, kernel)
+    assert text in f"{refused.value.context} {refused.value.hint}"
+
+
+def today(gib: int) -> _Trials:
+    arms = [MemoryArm("dram", "", gib * GIB, ""), MemoryArm("weighted", "", 4 * gib * GIB, "")]
+    return _Trials(("", ""), {}, memory=tuple(arms))
+
+
+@pytest.mark.parametrize(
+    ("workload", "params", "hint"),
+    [("tpcc", {"warehouses": 10}, "--warehouses 320"), ("tpch", {"scale": 0.5}, "--scale 16")],
+)
+def test_data_that_fit_in_todays_memory_are_refused(
+    workload: str, params: dict[str, Any], hint: str
+) -> None:
+    step: Any = SimpleNamespace(copied_bytes=GIB, spec=SimpleNamespace(params=params))
+    with pytest.raises(UsageError) as refused:
+        _check_data(parameters(workload), today(8), [step])
+    assert hint in refused.value.hint
+    step.copied_bytes = 9 * GIB
+    _check_data(parameters(workload), today(8), [step])
