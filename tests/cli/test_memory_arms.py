@@ -6,9 +6,11 @@ from typing import Any
 
 import pytest
 from recorded_kernel import RecordedKernel, load
+from typer.testing import CliRunner
 
 from harness.cli.advise import _check_data, _Trials
 from harness.cli.advise_memory import MemoryArm, memory_arms
+from harness.cli.app import app
 from harness.errors import UsageError
 from harness.registry import parameters
 from harness.tiers.linux.model import Tier, TierClaim
@@ -75,3 +77,10 @@ def test_data_that_fit_in_todays_memory_are_refused(
     assert hint in refused.value.hint
     step.copied_bytes = 9 * GIB
     _check_data(parameters(workload), today(8), [step])
+
+
+def test_two_sizes_without_a_question_of_memory_name_it() -> None:
+    argv = ["advise", "tpcc", "--engine", "postgres", "--to", "cxl", "--memory-limit", "1GiB,2GiB"]
+    error = CliRunner().invoke(app, argv).exception
+    assert isinstance(error, UsageError)
+    assert "--to memory=cxl" in error.hint
