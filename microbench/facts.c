@@ -135,7 +135,7 @@ json_t *mb_target_facts(const struct mb_target *target)
 {
     bool dram = target->kind == MB_DRAM;
     bool dax = target->map_sync || target->kind == MB_DEVDAX;
-    int64_t huge = dram && !target->mapped ? -1
+    int64_t huge = dram && !target->base ? -1
                    : dax                   ? huge_by_faults(target)
                                            : huge_by_smaps(target);
     int64_t unit = extent_unit(target);

@@ -56,6 +56,7 @@ struct mb_target {
     enum mb_domain { MB_VOLATILE, MB_ADR, MB_EADR } domain;
     uint64_t size_bytes;
     bool mapped, by_calls; /* how jobs use it: by its mapping, or by calls on its descriptor */
+    bool by_kernels;       /* memory that jobs map themselves */
 
     char *base; /* of `size_bytes`, at a huge page's border; every page has been touched */
     int fd;

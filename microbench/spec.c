@@ -162,6 +162,7 @@ static bool read_job(struct mb_job *job, struct tb_error *error)
         return no_such_target(job->spec, "target", target, error);
     job->target->by_calls = job->target->by_calls || kernel->by_calls;
     bool itself = kernel->maps_itself && job->target->kind == MB_DRAM;
+    job->target->by_kernels = job->target->by_kernels || itself;
     job->target->mapped = job->target->mapped || (!kernel->by_calls && !itself);
     job->params = tb_allocate(1, kernel->params_bytes);
     return read_range(job->given, job->target, &job->offset_bytes, &job->range_bytes, error) &&

@@ -482,7 +482,7 @@ bool mb_target_map(struct mb_target *target, struct tb_error *error)
 {
     if (target->by_calls)
         return write_file(target, error);
-    if (!target->mapped)
+    if (target->by_kernels && !target->mapped)
         return true;
     uint64_t begin = tb_monotonic_ns();
     if (!(target->kind == MB_DRAM ? map_dram(target, error) : map_file(target, error)))

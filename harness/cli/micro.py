@@ -97,7 +97,7 @@ def import_(
     file: Annotated[
         Path, typer.Argument(help="Workload file of PerMA-Bench or CXL-Bench.", metavar="FILE")
     ],
-    out: Annotated[Path, typer.Option("--out", "-o", metavar="SUITE.yml", help="Suite to write.")],
+    out: Annotated[Path, typer.Option("--out", "-o", metavar="SUITE", help="Suite to write.")],
     json_: JsonOption = False,
 ) -> None:
     """Write a suite from a workload file of another program."""

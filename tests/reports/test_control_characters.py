@@ -95,6 +95,7 @@ COMMANDS: dict[str, Sequence[str]] = {
     "engines verify": ["MARK"],
     "micro list": [""],
     "micro show": ["MARK"],
+    "micro import": ["MARK --out OUT/MARK"],
     "card": ["-o OUT"],
     "rewrite": ["MARK -o OUT/MARK"],
     "paper": ["paper.yml --budget 1ns --emulate pmem -o OUT"],
