@@ -37,6 +37,7 @@ from harness.query_plan import ExecutedPlan
 from harness.sql_files import statements
 from harness.store.documents import attributes
 from harness.store.spec import JsonObject
+from harness.supervise.silence import limit_s
 from harness.waits import Observation, Resource, WaitObserver
 
 _PROBLEM = "external SQL Server by DSN"
@@ -517,7 +518,8 @@ class SessionObserver(WaitObserver):
         if self._connection is None:
             self._connection = self._connect()
         try:
-            rows = self._connection.execute(_SESSIONS).rows
+            # Without a limit, a server that does not answer stops the run along with the monitor.
+            rows = self._connection.execute(_SESSIONS, timeout_s=limit_s("connect")).rows
         except RunFailed:
             self.close()
             raise
