@@ -59,7 +59,9 @@ class Durations:
     def quantile(self, percent: float) -> int:
         """Return the duration in ns that ``percent`` of the requests do not exceed."""
         for place, (low, high) in enumerate(pairwise(PROBABILITIES)):
-            if percent <= high:
+            if percent == high:  # also where the interval's mean is its lower end
+                return self.quantiles[place + 1]
+            if percent < high:
                 share = (percent - low) / (high - low)
                 ends = self.quantiles[place], self.quantiles[place + 1]
                 return round(_kinked(*ends, self.means[place], share))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import pairwise
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from harness.drivers.client_program import histogram
@@ -29,6 +29,7 @@ def test_the_mean_of_fast_calls_with_stalls_is_kept(share, stall_ns) -> None:
 
 
 @given(st.lists(st.integers(1_000, 10**9), min_size=1, max_size=300), st.floats(0.1, 3))
+@example([1000, 1000, 1000, 1003, 1003, *[1006] * 8], 1.0)  # a mean that is its interval's low end
 def test_the_mean_of_any_durations_is_kept(values, factor) -> None:
     measured = histogram(values)
     made = durations.of_histogram(measured)
