@@ -193,7 +193,7 @@ class Session:
     def cold_start(self, label: str) -> None:
         """Stop, evict, measure residency, start. The engine's own cache goes with its process.
 
-        An external server goes on, and clears its caches.
+        An external server keeps running and clears its caches.
         """
         self.engine.stop()
         if self.engine.kind == "external":

@@ -12,7 +12,7 @@
 #define STREAMS 65536
 #define WINDOWS 2
 // Linux splits a window into requests; a reader waits for the one that has its page. A request has at
-// most so many folios (128 to 256, by the driver), and 4 MiB (BLK_DEF_MAX_SECTORS_CAP).
+// most that number of folios (128 to 256, by the driver), and 4 MiB (BLK_DEF_MAX_SECTORS_CAP).
 #define REQUEST_FOLIOS 128
 #define MOST_REQUEST_PAGES 1024
 #define MOST_WINDOWS 1024 // of one read

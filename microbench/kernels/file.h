@@ -68,7 +68,7 @@ bool mb_file_at_its_place(struct mb_thread *thread, const char *bytes, uint64_t 
 bool mb_file_failed(struct mb_thread *thread, const struct file_job *file, uint64_t offset,
                     const char *reason);
 
-/* So many operations; returns those that were done before one failed. */
+/* Performs `count` operations; returns the number done before one failed. */
 uint64_t mb_file_work_one_by_one(struct mb_thread *thread, uint64_t count);
 uint64_t mb_file_work_queued(struct mb_thread *thread, uint64_t count);
 /* Buffers are written to until all requests are done. */

@@ -138,7 +138,7 @@ static bool operate(struct mb_thread *thread, const struct file_job *file, uint6
     return file->write || mb_file_at_its_place(thread, caller->buffers, offset);
 }
 
-/* The file is as large as its part: it starts again, once nobody writes to it. */
+/* The file is as large as its part: it starts again after all writers have finished. */
 static __attribute__((noinline)) bool next_lap(struct mb_thread *thread, struct file_job *file,
                                                struct part *part)
 {

@@ -7,7 +7,7 @@
  *
  * Writers: classic, header (libpmemlog's), dancing, zero (log_writer.h). Every thread has a log
  * of its own: an equal part of its partition. With `group`, the threads of a partition share its log:
- * each waits until its entry is durable, and whoever finds the log free commits up to so many waiting
+ * each waits until its entry is durable, and whoever finds the log free commits up to `group` waiting
  * entries with the same barriers. With `table_bytes` a transaction first changes a record of the
  * entry's size at random in such a table in DRAM. A full log starts again: it is filled with zeros, as
  * a database does beforehand. That time is no part of any figure; how much it was is among the

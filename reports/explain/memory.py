@@ -98,7 +98,7 @@ class MemoryTiers:
 
     @classmethod
     def of(cls, pages: Sequence[tuple[int, MemoryTier]]) -> MemoryTiers:
-        """Return tiers that have so many pages each in a turn."""
+        """Return tiers that have this number of pages each in a turn."""
         turn = sum(count for count, _ in pages)
         return cls(tuple((count / turn, tier) for count, tier in pages))
 

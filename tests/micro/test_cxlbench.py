@@ -49,13 +49,13 @@ lookup:
   args: {exec_mode: custom, memory_region_size: 1G, secondary_memory_region_size: 512M,
          numa_memory_nodes: [0], secondary_numa_memory_nodes: [1], numa_task_nodes: [0],
          number_operations: 4000000, latency_sample_frequency: 5000}
-beside:
+alongside:
   parallel_benchmark:
     near: {matrix: {number_threads: [1, 2]}, args: {ON_NODES, run_time: 2}}
     far: {matrix: {number_threads: [1, 2, 4]}, args: {ON_NODES, run_time: 2}}
 """.replace("ON_NODES", ON_NODES)
 #: The cross product of each, of the parallel one that of both.
-COUNTS = {"scan": 4, "split-memory": 6, "weighted": 4, "waits": 3, "lookup": 2, "beside": 6}
+COUNTS = {"scan": 4, "split-memory": 6, "weighted": 4, "waits": 3, "lookup": 2, "alongside": 6}
 
 
 def measured(text: str) -> list[Measurement]:
@@ -105,8 +105,8 @@ def test_a_cross_product_stays_a_matrix_and_another_is_divided():
     split = [body for name, body in by_name.items() if name.startswith("split_memory_")]
     assert [body["args"]["kernel"] for body in split] == ["store", "store+clwb+sfence"]
     assert split[0]["matrix"] == {"first_share": [1.0, 0.75, 0.0]}
-    assert by_name["beside"]["args"] == {"duration": "2s"}
-    assert by_name["beside"]["jobs"]["far"]["matrix"] == {"threads": [1, 2, 4]}
+    assert by_name["alongside"]["args"] == {"duration": "2s"}
+    assert by_name["alongside"]["jobs"]["far"]["matrix"] == {"threads": [1, 2, 4]}
 
 
 @pytest.mark.parametrize(

@@ -134,7 +134,7 @@ def test_a_restart_finds_every_entry_of_a_log(microbench, writer):
 
 @pytest.mark.parametrize("writer", ["classic", "header", "dancing", "zero"])
 def test_a_restart_finds_every_entry_of_a_shared_log(microbench, writer):
-    """Whatever share their barriers; also where a full log begins anew under a group."""
+    """Whatever share their barriers; also where a full log starts again under a group."""
     log = {"kind": "log", "writer": writer, "padded": True, "entry_bytes": 64, "threads": 2,
            "table_bytes": 65536}  # fmt: skip
     logs = [measured({**log, "group": group, **more}, 2000)

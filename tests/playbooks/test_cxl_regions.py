@@ -108,9 +108,9 @@ def test_a_device_that_is_refused_by_name(more, fault):
     )
     groups = selected_groups(builder)
     assert [len(group) for group in groups] == ([] if fault else [1])
-    told = [(each.object, f"{each.why} {each.do}") for each in builder.refusals]
-    assert all(name == "mem0" for name, _ in told)
-    assert any(fault in words for _, words in told) if fault else told == []
+    reported = [(each.object, f"{each.why} {each.do}") for each in builder.refusals]
+    assert all(name == "mem0" for name, _ in reported)
+    assert any(fault in words for _, words in reported) if fault else reported == []
 
 
 @pytest.mark.parametrize(
@@ -268,7 +268,7 @@ def cxl(host: CxlHost, consent: Consent = BOTH, **desired) -> Outcome:
     return host.provision(consent, mode="cxl", **desired)
 
 
-def told(outcome: Outcome) -> str:
+def reported(outcome: Outcome) -> str:
     return "; ".join(
         f"{each.object}: {each.why} ({each.do})" for each in outcome.refusals + outcome.failures
     )
@@ -294,7 +294,7 @@ def test_there_and_back_without_a_change_the_second_time(host, use):
     # A program's data may be in a device, and not in memory.
     consent = Consent(True, ("dax0.0", "dax1.0")) if use == "devdax" else Consent()
     if use == "devdax":
-        assert "confirm_destroy" in told(host.teardown())
+        assert "confirm_destroy" in reported(host.teardown())
     carried_out(host.teardown(consent))
     assert (host.cxl_regions, host.devices) == ({}, {})
     assert not host.files.record.exists() and not host.files.host_file.exists()
@@ -312,9 +312,9 @@ def test_interleaved_in_the_order_that_is_named(host):
     (create,) = [words for words in host.changes() if words[:2] == ["cxl", "create-region"]]
     assert create[2:] == ["-m", "-t", "ram", "-d", "decoder0.0", "-w", "2", "-g", "256",
                           "mem0", "mem1"]  # fmt: skip
-    assert "not 512" in told(cxl(host, ways=2, granularity=512))
-    assert "region0" in told(cxl(host, ways=1))
-    assert "cannot be divided" in told(cxl(host, memdevs=["mem0"], ways=2))
+    assert "not 512" in reported(cxl(host, ways=2, granularity=512))
+    assert "region0" in reported(cxl(host, ways=1))
+    assert "cannot be divided" in reported(cxl(host, memdevs=["mem0"], ways=2))
 
 
 def test_the_zone_is_as_requested_and_changes_by_releasing_the_memory(host):
@@ -344,7 +344,7 @@ def test_memory_that_another_agent_puts_online_in_another_zone(host):
 def test_known_beforehand_and_refused(tmp_path, change, words):
     host = CxlHost(tmp_path, **change)
     host.restart()
-    assert words in told(cxl(host, Consent(True, tuple(host.memdevs))))
+    assert words in reported(cxl(host, Consent(True, tuple(host.memdevs))))
     assert host.changes() == []
 
 
@@ -361,7 +361,7 @@ def test_memory_that_the_kernel_would_put_online_is_not_added(host, policy):
     file = host.root / "sys/devices/system/memory/auto_online_blocks"
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(f"{policy}\n")
-    assert "memhp_default_state=offline" in told(cxl(host))
+    assert "memhp_default_state=offline" in reported(cxl(host))
     assert host.changes() == []
 
 
@@ -398,7 +398,7 @@ def test_after_a_restart_the_same_devices_need_no_consent(host):
 def test_a_region_of_another_origin_is_left_alone(host):
     host._cxl_create_region(["mem0", "mem1"])
     host.write_tree()
-    assert "setup-system-ram.yml" in told(cxl(host))
+    assert "setup-system-ram.yml" in reported(cxl(host))
     carried_out(host.teardown())
     assert host.cxl_regions == {"region0": ["mem0", "mem1"]}
 

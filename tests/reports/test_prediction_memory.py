@@ -69,7 +69,7 @@ def interleaved(
     tiers: tuple[str, ...] = ("dram", "cxl"),
     loads: bool = True,
 ) -> Predicted | NotPredicted:
-    """A moves so many GB/s; half of its cycles are stalls at memory."""
+    """A moves these GB/s; half of its cycles are stalls at memory."""
     metrics = [
         metric(f"window_dram_{which}_bytes", share * moved * 10e9)
         for which, share in (("read", 0.75), ("write", 0.25))

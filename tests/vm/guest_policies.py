@@ -38,13 +38,13 @@ def _hint_faults() -> int:
     return int(dict(zip(words[::2], words[1::2], strict=True))["numa_hint_faults"])
 
 
-def _filled(asked: dict[str, Any]) -> dict[str, Any]:
-    library = find_native(LIBRARY) if asked["preloaded"] else None
-    nodes = tuple(asked["nodes"])
-    policy = MemoryPolicy(asked["mode"], nodes, tuple(asked["weights"]), library)
+def _filled(requested: dict[str, Any]) -> dict[str, Any]:
+    library = find_native(LIBRARY) if requested["preloaded"] else None
+    nodes = tuple(requested["nodes"])
+    policy = MemoryPolicy(requested["mode"], nodes, tuple(requested["weights"]), library)
     before = _hint_faults()
     with subprocess.Popen(
-        [sys.executable, "-I", "-S", "-c", _PROGRAM, str(asked["seconds"])],
+        [sys.executable, "-I", "-S", "-c", _PROGRAM, str(requested["seconds"])],
         env={**os.environ, **policy.environment},
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
@@ -60,4 +60,4 @@ def _filled(asked: dict[str, Any]) -> dict[str, Any]:
     return {"shared": shared, "anonymous": anonymous, "hint_faults": _hint_faults() - before}
 
 
-print(json.dumps([_filled(asked) for asked in json.loads(sys.argv[1])]))
+print(json.dumps([_filled(requested) for requested in json.loads(sys.argv[1])]))

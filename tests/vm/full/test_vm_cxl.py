@@ -117,7 +117,7 @@ def test_a_persistent_device_as_a_memory_node(machine, request):
 
 
 def test_the_old_tool_reports_success_for_what_it_cannot_do(debian12):
-    """Why the kernel is asked, and no exit status."""
+    """An exit status of 0 does not mean that there is a region: the kernel is queried."""
     done = debian12.execute("cxl create-region -m -t ram -d decoder0.0 mem0")
     assert (done.returncode, "not supported yet" in done.stdout + done.stderr) == (0, True)
     assert regions(debian12) == []

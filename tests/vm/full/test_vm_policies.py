@@ -66,7 +66,7 @@ def vm():
 
 def filled(vm, policies, seconds=0.0, preloaded=True) -> list[dict[str, Any]]:
     """What the kernel shows of a process under each policy (guest_policies.py)."""
-    asked = [
+    requested = [
         {
             **{"mode": policy.mode, "nodes": policy.nodes, "weights": policy.weights},
             "preloaded": preloaded and policy.mode in ("weighted", "tiered"),
@@ -76,7 +76,7 @@ def filled(vm, policies, seconds=0.0, preloaded=True) -> list[dict[str, Any]]:
     ]
     script = "/opt/harness/tests/vm/guest_policies.py"
     answer: list[dict[str, Any]] = json.loads(
-        vm.run(f"{GUEST_VENV}/bin/python {script} '{json.dumps(asked)}'")
+        vm.run(f"{GUEST_VENV}/bin/python {script} '{json.dumps(requested)}'")
     )
     return answer
 
