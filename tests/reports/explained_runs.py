@@ -13,7 +13,14 @@ from harness import hdr
 from harness.experiment.placement import parse_placement
 from harness.models.device import OPERATIONS, DeviceModel
 from harness.models.make import MEASURED, SUITE
+from harness.models.score import ScoreStore
+from harness.store.run_store import Store
 from harness.store.runs import StoredRun
+from reports.explain.comparisons import Explained, explained
+from reports.explain.devices import TierSources
+from reports.micro.devices import is_micro
+from reports.select import unplanted
+from reports.series import panels
 
 US = 1e3
 TPCC = {"warehouses": 10, "users": 2, "think_time": False, "rate": None, "connections": 2}
@@ -174,3 +181,11 @@ def baseline_suite(
     here = {"host.host_id": "a1b2c3d4"}
     return micro_run(root, metrics, tier=tier, suite="baseline", manifest_changes=here,
                      block=block)  # fmt: skip
+
+
+def explained_rows(root: Path, baseline: str | None = None) -> list[Explained]:
+    """Explain the comparisons of all runs that are stored in ``root``."""
+    every = Store(root).runs()
+    chosen = [run for run in unplanted(every) if not is_micro(run)]
+    sources = TierSources.of(every, ScoreStore(root).all())
+    return explained(panels(chosen, "placement", baseline), sources)

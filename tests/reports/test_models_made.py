@@ -1,0 +1,46 @@
+"""A device model that is made of a suite's run: calls, rates, what precedes a call."""
+
+from typing import Any
+
+import pytest
+from explained_runs import device_suite
+from report_runs import histogram, metric
+
+from harness.models.device import OPERATIONS, load_model
+from harness.models.make import as_yaml, model_of
+
+
+def test_of_a_throttled_device_the_calls_count_that_did_not_wait_for_the_throttle(tmp_path):
+    """12 MB/s, of which a mebibyte takes 87 ms: nineteen of twenty requests passed at once."""
+    mebibyte: dict[str, Any] = {"measurement": "read", "access_size_bytes": 1 << 20}
+    times = metric("operation_duration_ns", histogram([1e6] * 95 + [1700e6] * 5), **mebibyte)
+    made = model_of(device_suite(tmp_path, "slow", 100, times), "made")
+    assert made.burst_bytes == {"read": pytest.approx(21e6, rel=0.15)}
+    assert made.points["read"][-1].durations.quantiles[-1] == pytest.approx(1e6, rel=0.01)
+
+
+def test_a_model_keeps_the_kernel_s_time_of_small_requests(tmp_path):
+    made = model_of(device_suite(tmp_path, "ssd", 100), "made")
+    path = tmp_path / "made.yml"
+    path.write_text(as_yaml(made))
+    of_calls = load_model(path).processor_ns
+    # The write before a sync is a call of its own.
+    assert of_calls == {"read": 25_000, "write": 25_000, "sync": pytest.approx(20_000, rel=0.01)}
+
+
+def test_a_model_keeps_what_requests_of_a_size_move_together(tmp_path):
+    labels: dict[str, Any] = {"measurement": "bulk_read", "access_size_bytes": 16384}
+    bulk = metric("bandwidth_bytes_per_second", [3e8, 2e8, 4e8], "higher", **labels)
+    path = tmp_path / "made.yml"
+    path.write_text(as_yaml(model_of(device_suite(tmp_path, "ssd", 100, bulk), "made")))
+    rates = [point.rate for point in load_model(path).points["read"]]
+    assert rates == [41_000_000, 300_000_000]
+
+
+def test_a_model_keeps_what_work_before_a_call_adds(tmp_path):
+    path = tmp_path / "made.yml"
+    path.write_text(as_yaml(model_of(device_suite(tmp_path, "ssd", 100), "made")))
+    after_work = load_model(path).after_work
+    assert {work.processor_ns for work in after_work.values()} == {25_000}
+    longer = [after_work[operation].longer_ns for operation in OPERATIONS]
+    assert longer == pytest.approx([10_000] * 3, rel=0.05)
