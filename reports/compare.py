@@ -364,15 +364,14 @@ def _group(
     rows = compared_rows(pairs.a, pairs.b, pairs.pairing, only, (match.a, match.b))
     comparable = {row.quantity: row.better for row in rows if row.estimate}
     if unused.every:
-        note = f"not used: {', '.join(unused.parts)}"
-        rows = [replace(row, estimate=None, note=note) if row.estimate else row for row in rows]
+        rows = _without_ratios(rows, "part-not-used", f"not used: {', '.join(unused.parts)}")
     decides = headline(pairs.a, pairs.b, comparable)
     if decides.quantity in comparable:
         warnings += repeat_warnings(sides[0], sides[1], pairs.pairing, decides.quantity)
     error, disturbed = model_error(pairs.a, pairs.b), not_kept([*pairs.a, *pairs.b])
     if disturbed:
         note = f"the model was not kept in {len(disturbed)} runs"
-        rows = [replace(row, estimate=None, note=note) if row.estimate else row for row in rows]
+        rows = _without_ratios(rows, "model-not-kept", note)
         warnings.append(
             RunWarning(
                 "model-not-kept",
@@ -404,6 +403,12 @@ def _group(
         error,
         disturbed,
     )
+
+
+def _without_ratios(rows: Sequence[Row], why: str, note: str) -> list[Row]:
+    return [
+        replace(row, estimate=None, why=why, note=note) if row.estimate else row for row in rows
+    ]
 
 
 def _with_error(

@@ -111,7 +111,7 @@ def _change_json(row: Row | None) -> dict[str, Any] | None:
 def _row_json(row: Row) -> dict[str, Any]:
     document = {
         **_quantity_json(row.quantity),
-        **attributes(row, "unit", "better", "a", "b", "note"),
+        **attributes(row, "unit", "better", "a", "b", "why", "note"),
     }
     if row.estimate is None or row.decision is None:
         return document | {"ratio": None, "outcome": None}

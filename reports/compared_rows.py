@@ -40,8 +40,8 @@ Verdict = Literal[
 class Row:
     """A row compares one quantity.
 
-    ``estimate``: how much better B is than A (A/B where lower is better, else B/A), None with a
-    ``note`` where there is no ratio.
+    ``estimate``: how much better B is than A (A/B where lower is better, else B/A), None where
+    there is no ratio. ``why``: the stable code of the reason, which ``note`` says in words.
     """
 
     quantity: Quantity
@@ -50,6 +50,7 @@ class Row:
     a: Summary | None
     b: Summary | None
     estimate: Ratio | None
+    why: str = ""
     note: str = ""
     #: Whether a side is a percentile that its driver reports ready-made.
     ready_made: bool = False
@@ -181,9 +182,10 @@ def _row(
     )
     if reached := at_a + at_b:
         # What is left are the values of the runs that happened to be fast enough.
-        ratio = Missing(f"the time limit was reached in {reached} of {len(compared)} runs")
+        context = f"the time limit was reached in {reached} of {len(compared)} runs"
+        ratio = Missing("time-limit-reached", context)
     estimate = None if isinstance(ratio, Missing) else ratio
-    note = ratio.code if isinstance(ratio, Missing) else ""
+    why, note = (ratio.code, ratio.context) if isinstance(ratio, Missing) else ("", "")
     # How numbers that are compared came about; of others, why a run has none.
     how = next((value.note for value in values if (value.value is not None) == bool(estimate)), "")
     return Row(
@@ -193,6 +195,7 @@ def _row(
         a.summary(quantity),
         b.summary(quantity),
         estimate,
+        why,
         "; ".join(part for part in (note, how) if part),
         any(value.ready_made for value in values),
         (at_a, at_b),

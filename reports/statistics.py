@@ -250,14 +250,16 @@ def compare_values(
     """Return the ratio A/B of the repeats that have a value, or why there is none."""
     values_a, values_b = ([value for value in side if value is not None] for side in (a, b))
     if not values_a or not values_b:
-        return Missing("measured on one side only" if values_a or values_b else "")
+        if values_a or values_b:
+            return Missing("one-sided", "measured on one side only")
+        return Missing("not-measured")
     if pairing == "paired":
         both = [(x, y) for x, y in zip(a, b, strict=True) if x is not None and y is not None]
         if not both:
-            return Missing("no pair of repeats has a value on both sides")
+            return Missing("no-pair", "no pair of repeats has a value on both sides")
         values_a, values_b = [x for x, _ in both], [y for _, y in both]
     if min(*values_a, *values_b) <= 0:
-        return Missing("no ratio: a value is zero or negative")
+        return Missing("not-positive", "no ratio: a value is zero or negative")
     return ratio_of(values_a, values_b, pairing, interim_analyses, bound)
 
 

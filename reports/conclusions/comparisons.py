@@ -139,7 +139,7 @@ def _refusal(group: Group) -> Missing | None:
     if group.unused:
         return Missing("part-not-used")
     if row is None or row.estimate is None:
-        return Missing(row.note if row else "no-headline")
+        return Missing(row.why if row else "no-headline")
     return Missing("rate-not-kept") if rate and rate.not_kept else None
 
 

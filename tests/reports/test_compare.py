@@ -1,10 +1,12 @@
 """Comparisons: which are made, which are refused, and with what text."""
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
+from figures import figures_of
 from narrowed import of_kind, present
 from report_runs import (
     PLACES,
@@ -211,10 +213,10 @@ def test_zero_has_no_ratio_and_samples_count_once(tmp_path: Path) -> None:
         ]
 
     comparison = compare(*sides(tmp_path, 2, {"metrics": metrics(5)}, {"metrics": metrics(0)}))
-    assert row(comparison, "read_bytes").note == "no ratio: a value is zero or negative"
+    assert row(comparison, "read_bytes").why == "not-positive"
     latency = row(comparison, "latency_ns")
     assert (present(latency.a).n, present(latency.a).median) == (2, 2.0)
-    assert "median of 3 samples" in latency.note
+    assert (latency.why, figures_of(latency.note)) == ("", [3])  # samples
 
 
 def payments(durations_ms: list[float]) -> dict[str, Any]:
@@ -266,7 +268,7 @@ def test_an_arm_has_a_percentile_if_each_of_its_runs_has_it(tmp_path: Path) -> N
     tail = rows["99.9"]
     assert tail.estimate is None and tail.a is None
     assert present(rows["99"].a).n == present(tail.b).n == 3
-    assert tail.note.endswith("p99.9 takes 1,000 durations, a run has 200")
+    assert (tail.why, figures_of(tail.note)) == ("one-sided", [99.9, 1000, 200])
     arms = panels([*ssd, *pmem], "placement", None)[0].arms
     assert arms[0].point(tail.quantity) is None
     assert arms[1].points[tail.quantity].summary == tail.b
@@ -299,17 +301,21 @@ def test_each_side_names_its_own_number_of_durations(tmp_path: Path) -> None:
     ssd = [_durations(tmp_path, "ssd-both", block, 50, 9) for block in range(2)]
     pmem = [_durations(tmp_path, "pmem-both", block, 150, 5) for block in range(2)]
     rows = {row.quantity.label("percentile"): row for row in compare(ssd, pmem).groups[0].rows}
-    few = "p99 takes 100 durations, a run has 50"
-    assert rows["99"].note == f"measured on one side only; {few}"
+    assert (rows["99"].why, figures_of(rows["99"].note)) == ("one-sided", [99, 100, 50])
     (panel,) = panels([*ssd, *pmem], "placement", None)
     table_of_it, missing, *_ = PanelTables(panel).results
     values = {row[0]: row[1:3] for row in of_kind(Table, table_of_it).rows}
     tail = "payment, percentile"
     assert values[f"{tail} 99"] == ["–", "5 ms"]
     text = plain(of_kind(Paragraph, missing).text)
-    assert f"{tail} 99, ssd-both: {few}" in text and f"{tail} 99, pmem-both" not in text
-    for arm, n in (("ssd-both", 50), ("pmem-both", 150)):
-        assert f"{tail} 99.9, {arm}: p99.9 takes 1,000 durations, a run has {n}" in text
+    reasons = {
+        label: figures_of(why) for label, why in re.findall(rf"({tail} \S+, \S+): ([^;]*)", text)
+    }
+    assert reasons == {
+        f"{tail} 99, ssd-both": [99, 100, 50],
+        f"{tail} 99.9, ssd-both": [99.9, 1000, 50],
+        f"{tail} 99.9, pmem-both": [99.9, 1000, 150],
+    }
 
 
 def test_mixed_sides_and_shared_runs_are_refused_even_when_forced(tmp_path: Path) -> None:
