@@ -10,7 +10,6 @@ Indexes are inside the database file and cannot be placed.
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import sys
 from collections.abc import Mapping, Sequence
@@ -23,8 +22,10 @@ from engines._loading import verify_counts
 from engines._settings import SettingTable
 from engines._thread_waits import GROUP_COMMIT, ThreadObserver
 from engines.duckdb import explain
+from engines.duckdb.installation import Installation, choose
 from harness.copytree import copy_tree, make_durable, move_tree
 from harness.engine import (
+    CannotExplain,
     DataDirectories,
     EngineContext,
     EngineFactory,
@@ -49,8 +50,10 @@ _WALS = (".wal", ".wal.checkpoint", ".wal.recovery")
 _MEMORY_SHARE = 0.8  # DuckDB's own default share of the memory
 #: ``storage_version`` is the file's; the setting may be "latest".
 _CONFIGURATION = """
-    SELECT name, value FROM duckdb_settings() UNION ALL
-    SELECT 'storage_version', tags['storage_version'] FROM duckdb_databases()
+    SELECT name, value FROM duckdb_settings()
+"""
+_STORAGE_VERSION = """
+    UNION ALL SELECT 'storage_version', tags['storage_version'] FROM duckdb_databases()
     WHERE database_name = current_database()
 """
 _SETTINGS = SettingTable.read(Path(__file__).parent)
@@ -71,17 +74,19 @@ class DuckDB(WorkerEngine):
     def __init__(self, context: EngineContext) -> None:
         super().__init__()
         self._context = context
-        self._settings = _settings(context)
+        self._installation = choose(context.options, context.engines_prefix)
+        self._settings = _settings(context, self._installation)
         self._loading = False
         self._user = context.credentials
         self._log = context.scratch / "duckdb.log"
 
     def version(self) -> EngineVersion:
-        return _installed()
+        return self._installation
 
     def format_options(self) -> Mapping[str, str]:
         """Block size, compression and so on, where a setting changes them."""
-        return _SETTINGS.stored_of(self._settings)
+        stored = _SETTINGS.stored_of(self._settings)
+        return {name: stored[name] for name in stored if name in self._installation.settings}
 
     def initialise(self, directories: DataDirectories) -> None:
         """Make an empty database file; until a restore, ``start`` uses the settings for loading."""
@@ -110,7 +115,8 @@ class DuckDB(WorkerEngine):
         """
         process = self._context.processes.spawn(
             [sys.executable, "-X", "utf8", "-m", "engines.duckdb.worker"],
-            env={"PYTHONHASHSEED": "0"},  # for checksums that compare between runs
+            # For checksums that compare between runs.
+            env={"PYTHONHASHSEED": "0", **self._installation.environment},
             log=self._log,
             log_owner=self._user,
             memory=self._placed.memory,
@@ -118,11 +124,12 @@ class DuckDB(WorkerEngine):
             pipes=True,
         )
         self._worker = Worker("DuckDB", process, self._log, self._user)
-        temp = {"temp_directory": str(self._placed["temp"])}
+        fixed = {"temp_directory": str(self._placed["temp"]), **_SETTINGS.values_where_known}
+        applied = {name: fixed[name] for name in fixed if name in self._installation.settings}
         request = {
             "path": str(opened),
             "bind": None if bind is None else str(bind),
-            "config": {**self._configuration(), **_SETTINGS.values, **temp},
+            "config": {**self._configuration(), **applied},
             "user": None if self._user is None else [self._user.uid, self._user.gid],
             "home": str(self._context.scratch),
         }
@@ -157,7 +164,12 @@ class DuckDB(WorkerEngine):
         return WorkerConnection(self._running, next(self._numbers))
 
     def explain(self, connection: SqlConnection, sql: str) -> ExecutedPlan:
-        """Execute ``sql`` under EXPLAIN ANALYZE; see explain.py for its times."""
+        """Execute ``sql`` under EXPLAIN ANALYZE; see explain.py for its times.
+
+        CannotExplain where the release has another form of plans.
+        """
+        if not self._installation.has_plans:
+            raise CannotExplain(f"{self._installation.title} reports no plans as from 2.0 on")
         return explain.explain(connection, sql)
 
     def wait_observer(self) -> ThreadObserver:
@@ -188,17 +200,22 @@ class DuckDB(WorkerEngine):
                 what = stem[3:].replace("_", " ")
                 with request.progress.task(f"building {what}", total=len(texts)) as task:
                     for statement in texts:
-                        connection.execute(statement)
+                        connection.execute(self._installation.key_of(statement))
                         task.advance()
             connection.execute("CHECKPOINT")
 
     def effective_config(self) -> Mapping[str, str]:
         """Settings that have a value, and the file's storage version; no secrets."""
         with closing(self.connect()) as connection:
-            rows = connection.execute(_CONFIGURATION).rows
+            rows = connection.execute(self._all_settings).rows
         return _SETTINGS.record(
             {str(name): str(value) for name, value in rows if value not in (None, "", "NULL")}
         )
+
+    @property
+    def _all_settings(self) -> str:
+        stored = _STORAGE_VERSION if self._installation.has_storage_version else ""
+        return _CONFIGURATION + stored
 
     def counters(self) -> Mapping[str, float]:
         """``spilled_bytes`` (see worker.py); DuckDB itself has no cumulative counters."""
@@ -228,7 +245,8 @@ class DuckDB(WorkerEngine):
     def _configuration(self) -> Mapping[str, str]:
         if not self._loading:
             return self._settings
-        return {**_resources(self._context), **self.format_options()}
+        resources = self._installation.spelled(_resources(self._context))
+        return {**resources, **self.format_options()}
 
     @property
     def _database(self) -> Path:
@@ -267,47 +285,31 @@ class DuckDB(WorkerEngine):
 def _insert(connection: SqlConnection, table: str, paths: Sequence[Path], task: Task) -> int:
     """Insert the rows of Parquet files into an empty table, and count them there."""
     names = ", ".join("'" + str(path).replace("'", "''") + "'" for path in paths)
-    connection.execute(f"INSERT INTO {table} BY NAME SELECT * FROM read_parquet([{names}])")
+    source = f"SELECT * FROM read_parquet([{names}])"
+    listed = ", ".join(f'"{row[0]}"' for row in connection.execute(f"DESCRIBE {source}").rows)
+    # As BY NAME does, which releases before 0.8 do not have.
+    connection.execute(f"INSERT INTO {table} ({listed}) {source}")
     task.advance(sum(path.stat().st_size for path in paths), note=table)
     return int(str(connection.execute(f"SELECT count(*) FROM {table}").rows[0][0]))
 
 
-def _installed(*_: object) -> EngineVersion:
-    """The Python package; there is no other, whatever the options and the prefix."""
-    if importlib.util.find_spec("duckdb") is None:
-        raise UsageError("DuckDB", "the Python package is not installed", "run `make setup`")
-    import duckdb
-
-    row = duckdb.execute("SELECT library_version, source_id FROM pragma_version()").fetchone()
-    release, revision = row if row else (duckdb.__version__, "")
-    release = str(release).removeprefix("v")
-    return EngineVersion("duckdb", release, f"{release} {revision}", f"PyPI duckdb {release}")
-
-
-def _settings(context: EngineContext) -> dict[str, str]:
+def _settings(context: EngineContext, installation: Installation) -> dict[str, str]:
     """The profile's settings, and always threads and memory limit."""
-    import duckdb
-
     settings = dict(context.settings)
     _SETTINGS.refuse_fixed("DuckDB", {name: name for name in settings})
     resources = _resources(context)
     if "max_memory" in settings:
         del resources["memory_limit"]
-    settings = resources | settings
-    supported = [
-        name for (name,) in duckdb.execute("SELECT name FROM duckdb_settings()").fetchall()
-    ]
+    settings = installation.spelled(resources | settings)
     for name in settings:
-        if name not in supported:
+        if name not in installation.settings:
             raise UsageError(
-                f"DuckDB setting {name!r}",
-                f"no such setting{nearest(name, supported)}",
+                f"{installation.title}: setting {name!r}",
+                f"no such setting{nearest(name, sorted(installation.settings))}",
                 "SELECT name FROM duckdb_settings() lists them",
             )
-    try:
-        duckdb.connect(config={**settings}).close()
-    except duckdb.Error as error:
-        raise UsageError("DuckDB settings", str(error), "correct the value") from error
+    if error := installation.error_of(settings):
+        raise UsageError("DuckDB settings", error, "correct the value")
     return settings
 
 
@@ -322,9 +324,12 @@ ENGINE = EngineFactory(
     name="duckdb",
     title="DuckDB",
     kinds=("embedded",),
-    options={},
+    options={
+        "version": "release to run, such as 0.6.1 (default: the harness's own package)",
+        "prefix": "folder of a release, made by pip install --target FOLDER duckdb==RELEASE",
+    },
     workloads=(*workloads_in(DuckDB.sql_folder), "sql"),
     placeable=DuckDB.supported_parts,
     make=DuckDB,
-    installation=_installed,
+    installation=choose,
 )

@@ -40,7 +40,10 @@ _MS_SLAVE = 0x80000
 _IO = Path("/proc/self/io")
 #: Rows that are not kept are fetched and dropped as many at a time.
 _DROPPED_ROWS = 2048
-_READING = (duckdb.StatementType.SELECT, duckdb.StatementType.EXPLAIN)
+#: Releases before 0.10 cannot say of what kind a statement is.
+_HAS_KINDS = hasattr(duckdb, "StatementType")
+#: Releases before 0.9 cannot interrupt a statement from Python.
+_INTERRUPTS = hasattr(duckdb.DuckDBPyConnection, "interrupt")
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -112,9 +115,15 @@ def answer(document: dict[str, Any]) -> None:
 
 
 def only_reads(connection: duckdb.DuckDBPyConnection, sql: str) -> bool:
-    """Return whether every statement of the text is a query (or explains one)."""
+    """Return whether every statement of the text is a query (or explains one).
+
+    False where the release cannot say: what it writes then has no known reason.
+    """
+    if not _HAS_KINDS:
+        return False
+    reading = (duckdb.StatementType.SELECT, duckdb.StatementType.EXPLAIN)
     try:
-        return all(item.type in _READING for item in connection.extract_statements(sql))
+        return all(item.type in reading for item in connection.extract_statements(sql))
     except duckdb.Error:  # the execution will report it
         return False
 
@@ -134,12 +143,19 @@ class Session(threading.Thread):
         self.connection.close()
 
     def execute(self, request: dict[str, Any]) -> dict[str, Any]:
-        """Run one statement, interrupted at its time limit."""
+        """Run one statement, interrupted at its time limit.
+
+        The process ends there where the release cannot interrupt.
+        """
         limit = request["limit_s"]
         expired = threading.Event()
 
         def interrupt() -> None:
             expired.set()
+            if not _INTERRUPTS:
+                text = f"DuckDB {duckdb.__version__} cannot interrupt a statement after {limit:g} s"
+                print(text, file=sys.stderr, flush=True)
+                os._exit(1)
             self.connection.interrupt()
 
         timer = threading.Timer(limit, interrupt) if limit is not None else None
@@ -289,7 +305,8 @@ def become_user(user: int, group: int) -> None:
 def shut(database: duckdb.DuckDBPyConnection, sessions: dict[int, Session]) -> dict[str, Any]:
     """Close every connection, write a checkpoint and close the database."""
     for session in sessions.values():
-        session.connection.interrupt()
+        if _INTERRUPTS:
+            session.connection.interrupt()
         session.requests.put(None)
         session.join()
     database.execute("CHECKPOINT")

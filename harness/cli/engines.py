@@ -68,7 +68,7 @@ def list_(json_: JsonOption = False) -> None:
 @app.command("install")
 def install(
     names: Annotated[
-        list[str] | None, typer.Argument(help="ENGINE or ENGINE=VERSION [all pinned].")
+        list[str] | None, typer.Argument(help="ENGINE or ENGINE=VERSION [all but duckdb].")
     ] = None,
     quiet: QuietOption = False,
 ) -> None:
@@ -77,7 +77,7 @@ def install(
 
     failed: list[RunFailed] = []
     with progress_on_stderr(quiet) as progress:
-        for name in names or install.pinned_engines():
+        for name in names or install.default_engines():
             engine, _, version = name.partition("=")
             try:
                 prefix = paths.engines_prefix()

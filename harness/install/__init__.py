@@ -85,6 +85,12 @@ def pinned_engines() -> list[str]:
     return sorted(registry.engine_files("versions.yml"))
 
 
+def default_engines() -> list[str]:
+    """Names of the engines that are installed where none is named."""
+    files = registry.engine_files("versions.yml")
+    return [name for name in pinned_engines() if not load_yaml(files[name]).value.get("on_request")]
+
+
 def pinned(engine: str, versions: Path | None = None) -> list[Pinned]:
     """The pinned builds of ``engine`` for this machine; UsageError if there is none."""
     path = versions or registry.engine_files("versions.yml").get(engine)
@@ -141,6 +147,7 @@ def _source(source: Mapping[str, Any], machine: str, engine: Path) -> Source:
 __all__ = [
     "Installed",
     "Pinned",
+    "default_engines",
     "install",
     "installed",
     "java_command",

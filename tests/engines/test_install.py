@@ -406,8 +406,9 @@ def test_a_jar_of_another_checksum_is_refused(java_server, tmp_path):
 
 def test_the_committed_pins_are_complete():
     assert install.pinned_engines() == sorted(
-        ["mariadb", "mysql", "postgres", "rocksdb", "spark", "voltdb"]
+        ["duckdb", "mariadb", "mysql", "postgres", "rocksdb", "spark", "voltdb"]
     )
+    assert set(install.pinned_engines()) - set(install.default_engines()) == {"duckdb"}
     for engine in install.pinned_engines():
         for pin in install.pinned(engine):
             assert pin.engine == engine
