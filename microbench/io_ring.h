@@ -30,13 +30,19 @@ struct mb_request {
     uint64_t id; /* comes back with the result */
 };
 
-/* Room for `depth` requests; false with errno where Linux refuses (ENOSYS, EPERM). */
+/*
+ * Room for `depth` requests, all made by the calling thread; false with errno where Linux refuses
+ * (ENOSYS, EPERM).
+ */
 bool mb_ring_open(struct mb_ring *ring, unsigned depth);
 /* Of a ring whose requests are all done. */
 void mb_ring_close(struct mb_ring *ring);
 /* At most `depth` requests are queued or under way. */
 void mb_ring_queue(struct mb_ring *ring, const struct mb_request *request);
-/* Hand over what is queued, and wait until so many results are there; false with errno. */
+/*
+ * Hand over what is queued, and wait until so many results are there; false with errno. Results
+ * arrive only during this call.
+ */
 bool mb_ring_submit(struct mb_ring *ring, unsigned least);
 /* The next result, bytes or a negative errno; false where none is there. */
 bool mb_ring_take(struct mb_ring *ring, uint64_t *id, int *result);
