@@ -184,7 +184,7 @@ class Dataset:
         recorded = self.record.files
         actual = digest_files(self.content, progress, f"verify {self.name}")
         problems = [f"missing: {name}" for name in recorded if name not in actual]
-        problems += [f"not in the record: {name}" for name in actual if name not in recorded]
+        problems += [f"added: {name}" for name in actual if name not in recorded]
         problems += [
             f"changed: {name}"
             for name, entry in recorded.items()
