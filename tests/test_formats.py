@@ -118,7 +118,7 @@ def test_an_unknown_key_is_named_with_its_line_and_the_nearest_valid_one(tmp_pat
     with pytest.raises(UsageError) as refused:
         load_yaml(file).to(Profile)
     assert refused.value.problem == f"{file}:8"
-    assert "unknown key 'parms' (did you mean 'params'?)" in refused.value.context
+    assert "key 'parms'" in refused.value.context and "'params'?" in refused.value.context
     assert "params" in refused.value.hint
 
 

@@ -87,7 +87,7 @@ def test_a_tier_without_space_is_told_before_anything_is_loaded(harness, ext4_di
 @needs_root
 def test_work_directories_without_space_are_told_beforehand(harness, ext4_disk):
     error = harness.refused(*changed(), HARNESS_DATA=str(ext4_disk))
-    assert "logs and temporary files" in error and str(ext4_disk) in error
+    assert "'work directories'" in error and str(ext4_disk) in error
 
 
 @needs_root

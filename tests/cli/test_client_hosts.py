@@ -73,7 +73,7 @@ def test_an_engine_inside_the_client_is_not_driven_from_elsewhere(harness, ssh):
 def test_durability_is_looked_for_here_alone(client):
     done = client("-p", "client_hosts=client1", "--test", "durability")
     assert done.code == 2
-    assert "the journal of commits stays on the host of each client" in done.err
+    assert "durability with client_hosts" in done.err
 
 
 def remote(*hosts):
@@ -142,7 +142,7 @@ def test_two_hosts_drive_a_listening_server(harness, ssh, options, engine, backe
         assert report.code == 0, report.err
         text = (harness.root / "report-tls" / "report.md").read_text()
         assert "remote-clients" in text
-        assert "server listens, with TLS, on" in text
+        assert "with TLS" in text and "127.0.0.1" in text
 
 
 @pytest.mark.slow

@@ -1,5 +1,6 @@
 """Ends of commands that cannot go on: in order, with a reason and the right exit code."""
 
+import errno
 import fcntl
 import os
 import pty
@@ -63,7 +64,7 @@ def test_output_that_cannot_be_written_is_told(harness, argv):
             env=harness.environment, stdout=full, stderr=subprocess.PIPE, text=True, check=False,
         )  # fmt: skip
     assert done.returncode == 1
-    assert done.stderr == "harness: standard output: No space left on device\n"
+    assert done.stderr == f"harness: standard output: {os.strerror(errno.ENOSPC)}\n"
 
 
 def _interrupt_once_computed(seconds):
@@ -234,8 +235,7 @@ def test_sigterm_ends_in_order_and_leaves_nothing(loaded):
     assert loaded.settled() == []
     left = set(loaded("runs", "list", "--json").json["unfinished"]) - set(before["unfinished"])
     for name in left:  # finished steps are never lost, and it is said that they are kept
-        assert f"{name}: " in done.err
-        assert "finished steps are kept" in done.err
+        assert re.search(rf"{name}: \d+ finished steps", done.err)
     assert loaded("runs", "rm", "--unfinished", "--yes").code == 0
 
 

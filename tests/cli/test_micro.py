@@ -174,7 +174,7 @@ def test_what_was_done_in_no_time_is_no_rate_of_nothing(loaded, tmp_path):
     warned = {c["labels"]["configuration"]: c for c in run["checks"] if c["name"] == "measured"}
     assert len(warned) >= 13
     assert {c["status"] for c in warned.values()} == {"unknown"}
-    assert "give it more time" in warned["chase"]["detail"]
+    assert "-p duration" in warned["chase"]["detail"]
 
 
 def test_perma_benchs_form_has_no_rate_of_nothing_either(loaded, tmp_path):

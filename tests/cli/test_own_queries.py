@@ -197,4 +197,4 @@ def test_tpcc_does_not_kill_a_server_of_the_user(harness, dsn):
             "--test", "durability"]  # fmt: skip
     done = harness(*argv, HARNESS_DSN=dsn)
     assert done.code == 2, done.out + done.err
-    assert "test durability on postgres" in done.err
+    assert "durability on postgres" in done.err

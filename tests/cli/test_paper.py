@@ -83,7 +83,7 @@ def test_the_paper_s_profiles_plan_on_a_host_without_memory_mode(loaded, name):
     plan = done.document["plan"]
     modes = {row["host_mode"]: row["why"] for row in plan}
     if "Memory" in modes:
-        assert modes.pop("Memory") == "needs the host in Memory mode"
+        assert "Memory mode" in modes.pop("Memory")
     assert set(modes.values()) == {""}
     assert {row["params"]["scale"] for row in plan} == {0.25}
     assert {row["params"]["cache"] for row in plan} == {"cold-per-query"}

@@ -197,8 +197,9 @@ def known(kind: str, word: str = "pg"):
 
 
 def test_only_engines_that_it_knows_are_driven():
-    with pytest.raises(UsageError, match="does not know this engine"):
+    with pytest.raises(UsageError) as refused:
         drivable(STRANGER)
+    assert STRANGER.name in refused.value.problem and "--driver loadgen" in refused.value.hint
     with pytest.raises(UsageError) as refused:
         drivable(known("managed", "db2"))
     assert "db2" in refused.value.problem
@@ -206,7 +207,7 @@ def test_only_engines_that_it_knows_are_driven():
 
 
 def test_of_servers_of_the_users_only_sql_server_is_driven():
-    with pytest.raises(UsageError, match="alters users and owners"):
+    with pytest.raises(UsageError, match=r"an external .* server"):
         drivable(known("external"))
     assert drivable(known("external", "mssqls")) == "mssqls"
 

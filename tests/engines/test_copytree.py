@@ -82,14 +82,16 @@ def test_nothing_is_shared_with_the_original(tree, tmp_path):
 @pytest.mark.parametrize("to", ["/etc/passwd", "../../outside"])
 def test_a_link_that_leads_outside_is_refused(tree, tmp_path, to):
     (tree / "a" / "out").symlink_to(to)
-    with pytest.raises(RunFailed, match="a link out of it"):
+    with pytest.raises(RunFailed) as refused:
         copy_tree(tree, tmp_path / "copy")
+    assert refused.value.context.startswith(str(tree / "a" / "out"))
+    assert refused.value.context.endswith(f" {to}")
     assert not (tmp_path / "copy").exists()
 
 
 def test_a_socket_is_refused(tree, tmp_path):
     os.mkfifo(tree / "pipe")
-    with pytest.raises(RunFailed, match="not a file, folder or link"):
+    with pytest.raises(RunFailed, match=f"{tree / 'pipe'} is not"):
         copy_tree(tree, tmp_path / "copy")
 
 

@@ -313,7 +313,7 @@ def test_no_server_listens(lab, name, listening_options, loading):
 
 def test_a_build_without_tls_is_refused(lab):
     """The pinned PostgreSQL of the private prefix is such a one."""
-    with pytest.raises(UsageError, match="it was built without TLS") as refused:
+    with pytest.raises(UsageError, match="built without TLS") as refused:
         _engine(lab, "postgres", version="18.4")
     assert "version or prefix" in refused.value.hint
     _engine(lab, "postgres", listen=None, version="18.4")

@@ -209,7 +209,7 @@ def test_where_no_cap_can_be_made_it_says_so(supervisor, monkeypatch, host):
     monkeypatch.setattr("harness.host.cgroup.available", lambda: available(proc))
     with capped(supervisor) as cap:
         assert (cap.method, cap.path) == ("none", None)
-        assert cap.reason == "no memory control group is mounted"
+        assert "mounted" in cap.reason
         assert cap.events().peak_bytes is None
         assert capped_starter(supervisor, cap).spawn(["true"]).wait(PATIENCE_S) == 0
 
@@ -321,8 +321,7 @@ def test_v2_of_another_user(host, tmp_path, monkeypatch):
     proc = host(V2, "0::/\n")
     site = available(proc)
     assert site.method == "none"
-    assert "not delegated to us" in site.reason
-    assert "no systemd user manager" in site.reason
+    assert "not delegated" in site.reason and "systemd" in site.reason
 
     (tmp_path / "run" / "systemd").mkdir(parents=True)
     (tmp_path / "run" / "systemd" / "private").touch()

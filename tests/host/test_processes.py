@@ -162,7 +162,7 @@ def test_the_socket_of_the_data_is_that_of_their_tiers_node(two_sockets: Kernel)
 
 def test_a_cpuset_narrows_a_socket(two_sockets: Kernel) -> None:
     assert resolve_cpus("socket:0", two_sockets, {1, 2, 3}) == (1,)
-    with pytest.raises(UsageError, match="no processor that may be used"):
+    with pytest.raises(UsageError, match="no processor"):
         resolve_cpus("socket:0", two_sockets, {2})
 
 

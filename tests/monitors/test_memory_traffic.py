@@ -269,10 +269,8 @@ def test_a_counter_that_cannot_be_opened_leaves_out_all_of_them(two_sockets: Sys
 def test_a_host_without_perf_says_so(two_sockets: Sysfs) -> None:
     traffic = MemoryTraffic(MonitorContext(), two_sockets.kernel, "/no/perf")
     warning = traffic.preflight()
-    assert warning and (warning.code, warning.context) == (
-        "memory-traffic-not-counted",
-        "perf is not installed",
-    )
+    assert warning and warning.code == "memory-traffic-not-counted"
+    assert "not installed" in warning.context
 
 
 def test_a_host_without_such_counters_says_so_and_invents_nothing(sysfs: Sysfs) -> None:

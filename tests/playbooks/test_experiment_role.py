@@ -140,7 +140,7 @@ def test_it_is_resumed_outlives_its_connection_and_a_second_time_changes_nothing
     assert eventually(lambda: not _killed(fleet))
     out, _ = play.communicate(timeout=PATIENCE_S)
     assert play.returncode != 0
-    assert "the experiment was cut off" in out
+    assert "experiment was cut" in out
     waits.unlink()
     play = fleet.start()
     assert eventually(waits.exists)
@@ -148,7 +148,7 @@ def test_it_is_resumed_outlives_its_connection_and_a_second_time_changes_nothing
     out, _ = play.communicate(timeout=PATIENCE_S)
     assert play.returncode != 0
     assert "2 runs, 2 to do" in out
-    assert "continues there; the same command" in " ".join(out.split())
+    assert "continues there; the" in " ".join(out.split())
     assert fleet.imported() == []
     cut.unlink()
     again = fleet.start(experiment_reconnect_s=120)

@@ -78,7 +78,7 @@ def test_what_is_to_be_reserved_counts_where_the_type_is_right_already(host):
     assert given(host, **reserved).steps == []
     none_asked = given(host, **desired, goal_reserved_percent=0)
     (note,) = none_asked.notes
-    assert none_asked.steps == [] and note.startswith("20 % of the modules' capacity")
+    assert none_asked.steps == [] and note.startswith("20 % of")
     assert given(host, mode="teardown").reboot_needed
     assert host.asked == Goal_("AppDirect")
 

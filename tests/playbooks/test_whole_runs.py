@@ -424,7 +424,8 @@ def test_where_no_record_can_be_kept_nothing_is_begun(provisioned):
     (provisioned.root / "var").rename(provisioned.root / "away")
     (provisioned.root / "var").write_text("no folder")
     outcome = provisioned.provision(BOTH)
-    assert "cannot write the record" in outcome.refusals[0].why
+    assert outcome.refusals[0].object == "host"
+    assert "provisioning.json.lock" in outcome.refusals[0].why
     assert provisioned.ran == []
 
 

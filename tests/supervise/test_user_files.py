@@ -1,6 +1,7 @@
 """Whom servers run as; root among files and in places that other users may exchange."""
 
 import ast
+import errno
 import grp
 import os
 import pwd
@@ -418,8 +419,9 @@ def test_a_fifo_is_not_waited_for(theirs, flags):
 def test_a_file_that_is_in_use_is_not_emptied_before_it_is_known_to_be_one(theirs):
     os.mkfifo(theirs / "fifo")
     descriptor = os.open(theirs / "fifo", os.O_RDONLY | os.O_NONBLOCK)
-    with pytest.raises(OSError, match="not a regular file"):
+    with pytest.raises(OSError, match="regular file") as refused:
         write_text(theirs / "fifo", "password", None)
+    assert refused.value.errno == errno.EINVAL
     assert os.read(descriptor, 100) == b""
     os.close(descriptor)
 

@@ -113,8 +113,9 @@ def test_without_root_the_library_spreads_by_stated_weights_alone(tmp_path: Path
     with_bandwidths(tmp_path)
     linux = weights(tmp_path, "false", 1, 1)
     assert means_of(WEIGHTED, linux).preloaded
-    with pytest.raises(UsageError, match="we may not set it"):
+    with pytest.raises(UsageError, match=" is false,") as refused:
         means_of(COMPUTED, linux)
+    assert refused.value.hint.endswith("use root")
 
 
 def test_tiered_memory_turns_promotion_and_demotion_on(tmp_path: Path) -> None:
@@ -126,8 +127,9 @@ def test_tiered_memory_turns_promotion_and_demotion_on(tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("unwritable")
 def test_tiered_memory_needs_root_for_what_is_off(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="we may not set it"):
+    with pytest.raises(UsageError, match=f"{BALANCING} is") as refused:
         means_of(TIERED, tiering(tmp_path, "0-1", "2"))
+    assert f"echo 2 > {BALANCING}" in refused.value.hint
     assert means_of(TIERED, tiering(tmp_path, balancing="2", demotion="true")).preloaded
 
 

@@ -329,7 +329,7 @@ def test_what_may_have_seen_half_a_function_is_unknown_unless_it_agrees(checked)
     assert checked(1, states=(0, 1), between=True).status == "passed"
     check = checked(1, states=(0, 2), between=True)
     assert (check.name, check.status) == ("stream-answers", "unknown")
-    assert "half of a refresh function" in check.detail
+    assert "seen half" in check.detail
     assert checked(1, states=(), between=True).status == "unknown"
 
 

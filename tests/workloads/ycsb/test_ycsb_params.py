@@ -248,7 +248,7 @@ def test_no_operations_are_no_bound(written):
      "readproportion=a", "readproportion=nan", "target=1,5", "maxexecutiontime=1m"],
 )  # fmt: skip
 def test_what_the_client_could_not_read_is_refused(written, text):
-    with pytest.raises(UsageError, match=r"not a (whole )?number"):
+    with pytest.raises(UsageError, match=r"not a .*number"):
         YcsbParams.from_text({}, [written(text)])
-    with pytest.raises(UsageError, match=r"not a (whole )?number"):
+    with pytest.raises(UsageError, match=r"not a .*number"):
         YcsbParams.from_text(dict([text.split("=")]))
