@@ -18,9 +18,9 @@ import itertools
 import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
-from functools import reduce
+from functools import cached_property, reduce
 from operator import getitem
 from pathlib import Path
 from typing import Any
@@ -99,6 +99,11 @@ class Plan:
         """Content hash over the specs, in any order."""
         return content_hash(sorted(spec.hash() for spec in self.runs))
 
+    # Each run of a plan may be refused; the search expands the profile up to twenty times.
+    @cached_property
+    def _smallest_size(self) -> float | None:
+        return None if self.document is None else _smallest_size(self.document)
+
     @contextmanager
     def blaming(self) -> Iterator[None]:
         """Add the line of the file to a UsageError that quotes a name or value of it.
@@ -110,12 +115,11 @@ class Plan:
         except UsageError as error:
             if self.document is None:
                 raise
-            amended = _with_smallest_size(self.document, error)
             where = _quoted(self.document, error)
-            if where is None:
-                raise amended from error
-            with _blaming(self.document, where):
-                raise amended from error
+            with nullcontext() if where is None else _blaming(self.document, where):
+                if self._smallest_size is None:
+                    raise
+                raise _with_smallest_size(error, self._smallest_size) from error
 
 
 def known_profiles() -> dict[str, Path]:
@@ -188,19 +192,26 @@ def load_profile(
     try:
         return expand(document, published if published.exists() else None, emulate)
     except UsageError as error:
-        raise _with_smallest_size(document, error) from error
+        if (smallest := _smallest_size(document)) is None:
+            raise
+        raise _with_smallest_size(error, smallest) from error
 
 
-def _with_smallest_size(document: Document, error: UsageError) -> UsageError:
-    """The error, with the smallest size where the profile's is too small."""
+def _with_smallest_size(error: UsageError, smallest: float) -> UsageError:
+    context = f"{error.context}; the smallest --size is {smallest:g}"
+    return UsageError(error.problem, context, error.hint)
+
+
+def _smallest_size(document: Document) -> float | None:
+    """The smallest size that fits; None where the profile's does, or none can be found."""
     size = document.value.get("size")
     if size is None or _fits(document):
-        return error
+        return None
     refused, fitting = float(size), float(size)
     while not _fits(_resized(document, fitting)):
         refused, fitting = fitting, fitting * 2
         if fitting > _MOST_SIZE:
-            return error
+            return None
     for _ in range(_HALVINGS):
         middle = math.sqrt(refused * fitting)
         refused, fitting = (
@@ -208,9 +219,7 @@ def _with_smallest_size(document: Document, error: UsageError) -> UsageError:
         )
     step = 10.0 ** (math.floor(math.log10(fitting)) - 1)
     rounded = (float(f"{count * step:.2g}") for count in (fitting // step, fitting // step + 1))
-    smallest = next((factor for factor in rounded if _fits(_resized(document, factor))), fitting)
-    context = f"{error.context}; the smallest --size is {smallest:g}"
-    return UsageError(error.problem, context, error.hint)
+    return next((factor for factor in rounded if _fits(_resized(document, factor))), fitting)
 
 
 def _fits(document: Document) -> bool:

@@ -179,6 +179,7 @@ def test_what_engines_and_host_refuse_is_named_with_its_line(error, asked):
     with pytest.raises(UsageError) as refused, plan_of(PROFILE).blaming():
         raise error
     assert refused.value.problem == asked
+    assert refused.value.__cause__ is (None if refused.value is error else error)
 
 
 @pytest.mark.parametrize(
