@@ -2,6 +2,7 @@
 
 import atexit
 import ctypes
+import gc
 import os
 import shlex
 import shutil
@@ -246,6 +247,17 @@ def listening_options() -> dict[str, dict[str, str]]:
 def released_loadgen() -> Path:
     """The native client as it is installed, with the stub and the store of its tests next to it."""
     return build("loadgen") / "loadgen"
+
+
+def pytest_collection() -> None:
+    """Look for no garbage among thousands of tests that all stay."""
+    gc.disable()
+
+
+def pytest_collection_finish() -> None:
+    """Never look through the collected tests and their modules again."""
+    gc.freeze()
+    gc.enable()
 
 
 _left_out: set[str] = set()

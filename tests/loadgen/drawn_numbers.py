@@ -3,7 +3,7 @@
 from itertools import pairwise
 
 import numpy as np
-from scipy import stats
+import scipy
 
 #: A fit is refused where chance alone gives a worse one in a million runs.
 CHANCE = 1e-6
@@ -18,7 +18,7 @@ def assert_uniform(drawn: np.ndarray, low: int, high: int) -> None:
     whole = np.array([np.ceil(b) - np.ceil(a) for a, b in pairwise(edges)])
     counts, _ = np.histogram(drawn, edges)
     expected = whole / whole.sum() * len(drawn)
-    assert stats.chisquare(counts, expected).pvalue > CHANCE
+    assert scipy.stats.chisquare(counts, expected).pvalue > CHANCE
 
 
 def nurand_weights(a: int, low: int, high: int, c: int) -> np.ndarray:
@@ -56,4 +56,4 @@ def assert_nurand(drawn: np.ndarray, a: int, low: int, high: int, c: int) -> Non
     used = required > 0
     statistic = ((observed[used] - required[used]) ** 2 / required[used]).sum()
     assert required[used].min() > 5
-    assert stats.chi2.sf(statistic, used.sum() - 1) > CHANCE
+    assert scipy.stats.chi2.sf(statistic, used.sum() - 1) > CHANCE

@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+import scipy
 from drawn_numbers import CHANCE, assert_nurand, assert_uniform
-from scipy import stats
 from ycsb_store import execute, job_of
 
 Loadgen = Callable[[dict[str, Any]], dict[str, Any]]
@@ -88,7 +88,7 @@ def assert_original(column: np.ndarray, groups: np.ndarray) -> None:
     room = np.char.str_len(column[places >= 0]) - 8
     assert taken.min() == 0
     assert (taken == room).any()
-    assert stats.kstest((taken + 0.5) / (room + 1), "uniform").statistic < 0.03
+    assert scipy.stats.kstest((taken + 0.5) / (room + 1), "uniform").statistic < 0.03
 
 
 def test_row_counts_are_those_of_the_clause(loaded, tables):
@@ -155,7 +155,7 @@ def test_no_character_is_favoured(tables):
     for place in (0, 9, 10, 23):  # within draws, at their ends
         _, counts = np.unique(codes[:, place], return_counts=True)
         assert len(counts) == 62
-        assert stats.chisquare(counts).pvalue > CHANCE
+        assert scipy.stats.chisquare(counts).pvalue > CHANCE
 
 
 @pytest.mark.parametrize(

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+import scipy
 from drawn_numbers import CHANCE, assert_nurand, assert_uniform
-from scipy import stats
 from ycsb_store import job_of
 
 BOTH = ("new_order", "payment")
@@ -63,7 +63,7 @@ def listed(call: dict[str, str], name: str) -> list[int]:
 
 
 def assert_share(chosen: int, of: int, share: float) -> None:
-    assert stats.binomtest(chosen, of, share).pvalue > CHANCE
+    assert scipy.stats.binomtest(chosen, of, share).pvalue > CHANCE
 
 
 def test_the_mix_is_the_decks(requests):

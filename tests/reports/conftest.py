@@ -1,16 +1,18 @@
 """A browser for the tests of pages, and pictures only for those that look at them."""
 
+from __future__ import annotations
+
 import contextlib
 import shutil
 from collections.abc import Collection, Iterator
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any
 
 import pytest
 from matplotlib.figure import Figure
 from patience import PATIENCE_S
-from selenium.common.exceptions import WebDriverException
-from selenium.webdriver import Chrome, ChromeOptions
-from selenium.webdriver.chrome.service import Service
+
+if TYPE_CHECKING:  # imported where it is needed: every worker imports this file
+    from selenium.webdriver import Chrome, ChromeOptions
 
 FLAGS = (
     "--headless",
@@ -56,6 +58,8 @@ def _render_only(patch: pytest.MonkeyPatch, formats: Collection[str]) -> None:
 
 @pytest.fixture(scope="session")
 def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Chrome]:
+    from selenium.webdriver import ChromeOptions
+
     options = ChromeOptions()
     options.binary_location = str(shutil.which("chromium"))
     for flag in (*FLAGS, f"--user-data-dir={tmp_path_factory.mktemp('profile')}"):
@@ -71,6 +75,8 @@ def _started(options: ChromeOptions) -> Chrome:
     """Tried again: it has a minute to come up, and its pages may have to be fetched first; the
     port that is chosen for its driver may be taken by another program before that listens.
     """
+    from selenium.common.exceptions import WebDriverException
+
     for _ in range(2):
         with contextlib.suppress(WebDriverException):
             return _chrome(options)
@@ -78,4 +84,7 @@ def _started(options: ChromeOptions) -> Chrome:
 
 
 def _chrome(options: ChromeOptions) -> Chrome:
+    from selenium.webdriver import Chrome
+    from selenium.webdriver.chrome.service import Service
+
     return Chrome(options=options, service=Service(str(shutil.which("chromedriver"))))

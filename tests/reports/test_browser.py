@@ -1,16 +1,20 @@
 """A report and a card of devices in a real browser: nothing cut, nothing over anything else."""
 
+from __future__ import annotations
+
 import json
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from micro_runs import DRAM, KINDS, card_run, duration, micro_run, rate
 from report_runs import PMEM, Case, demo, write
-from selenium.webdriver import Chrome
 
 from reports.micro.report import write_cards
 from reports.report import Report
+
+if TYPE_CHECKING:
+    from selenium.webdriver import Chrome
 
 pytestmark = pytest.mark.draws
 

@@ -1,12 +1,13 @@
 """The picture of predicted and measured speed-ups, and the page that ``harness explain`` writes."""
 
+from __future__ import annotations
+
 import json
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from explained_runs import baseline_suite, tpcc
-from selenium.webdriver import Chrome
 from test_browser import TEXTS, open_all
 from typer.testing import CliRunner
 
@@ -19,6 +20,9 @@ from reports.page import write_page
 from reports.report import Report
 from reports.sections import Drawing, drawings
 from reports.statistics import Value
+
+if TYPE_CHECKING:
+    from selenium.webdriver import Chrome
 
 ENGINES = ("postgres", "mysql", "mariadb", "rocksdb", "duckdb", "sqlserver", "spark", "voltdb")
 

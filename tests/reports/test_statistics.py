@@ -4,11 +4,11 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+import scipy
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from narrowed import present
 from repeatable import repeatable
-from scipy import stats
 
 from reports import ranks
 from reports.ranks import (
@@ -34,27 +34,29 @@ def lognormal(seed: int, n: int, centre: float = 0.0) -> FloatArray:
 @pytest.mark.parametrize("degrees", [1, 2, 3, 4, 9, 40])
 @pytest.mark.parametrize("chance", [0.05, 0.001])
 def test_students_t_is_scipys(degrees: int, chance: float) -> None:
-    assert students_t(chance, degrees) == pytest.approx(stats.t.ppf(1 - chance / 2, degrees))
+    assert students_t(chance, degrees) == pytest.approx(scipy.stats.t.ppf(1 - chance / 2, degrees))
 
 
 @pytest.mark.parametrize("n", [2, 5, 6, 9, 16, 30])
 def test_paired_p_is_scipys_exact_signed_rank(n: int) -> None:
     a, b = lognormal(1, n, 0.1), lognormal(2, n)
-    expected = stats.wilcoxon(np.log(a / b), method="exact").pvalue
+    expected = scipy.stats.wilcoxon(np.log(a / b), method="exact").pvalue
     assert ratio_of(a, b).p == pytest.approx(expected, rel=1e-9)
 
 
 @pytest.mark.parametrize(("n_a", "n_b"), [(2, 3), (5, 5), (6, 9), (20, 15)])
 def test_unpaired_p_is_scipys_exact_rank_sum(n_a: int, n_b: int) -> None:
     a, b = lognormal(1, n_a, 0.1), lognormal(2, n_b)
-    expected = stats.mannwhitneyu(a, b, method="exact").pvalue
+    expected = scipy.stats.mannwhitneyu(a, b, method="exact").pvalue
     assert ratio_of(a, b, "unpaired").p == pytest.approx(expected, rel=1e-9)
 
 
 @pytest.mark.parametrize("digits", [8, 2], ids=["no ties", "ties and zeros"])
 def test_many_pairs_use_the_normal_approximation(digits: int) -> None:
     values = np.log(lognormal(1, 300, 0.03) / lognormal(2, 300)).round(digits)
-    expected = stats.wilcoxon(values, zero_method="pratt", correction=True, method="approx").pvalue
+    expected = scipy.stats.wilcoxon(
+        values, zero_method="pratt", correction=True, method="approx"
+    ).pvalue
     assert sign_flip_p(values) == pytest.approx(expected, rel=1e-9)
 
 
@@ -81,14 +83,14 @@ def test_more_pairs_of_values_than_can_be_made_are_counted(pairing, monkeypatch)
 
 def test_many_unpaired_repeats_use_the_normal_approximation_with_ties() -> None:
     a, b = np.round(lognormal(1, 100, 0.05), 2), np.round(lognormal(2, 90), 2)
-    expected = stats.mannwhitneyu(a, b, method="asymptotic").pvalue
+    expected = scipy.stats.mannwhitneyu(a, b, method="asymptotic").pvalue
     assert ratio_of(a, b, "unpaired").p == pytest.approx(expected, rel=1e-6)
 
 
 def test_ties_and_zeros_count_every_flip() -> None:
     """Against the full enumeration of sign flips of the same ranks."""
     values = np.array([0.0, 0.1, 0.1, -0.1, 0.3, 0.3, 0.5])
-    ranks = stats.rankdata(np.abs(values))
+    ranks = scipy.stats.rankdata(np.abs(values))
     flippable = ranks[values != 0]
     observed = ranks[values > 0].sum()
     sums = [sum(r for r, keep in zip(flippable, np.binary_repr(i, 6), strict=True) if keep == "1")
