@@ -76,7 +76,7 @@ class Fleet:
             "experiment_results": self.store.root,
             "experiment_harness": self.root / "harness",
             "experiment_folder": self.remote,
-            "experiment_poll_s": 3,
+            "experiment_poll_s": PATIENCE_S,  # it hears of the end at once
             "experiment_reconnect_s": 3,
             **variables,
         }
@@ -142,7 +142,8 @@ def test_it_is_resumed_outlives_its_connection_and_a_second_time_changes_nothing
     assert play.returncode != 0
     assert "experiment was cut" in out
     waits.unlink()
-    play = fleet.start()
+    soon = {"experiment_poll_s": 3}  # to notice that the line is cut
+    play = fleet.start(**soon)
     assert eventually(waits.exists)
     cut.touch()
     out, _ = play.communicate(timeout=PATIENCE_S)
@@ -151,7 +152,7 @@ def test_it_is_resumed_outlives_its_connection_and_a_second_time_changes_nothing
     assert "continues there; the" in " ".join(out.split())
     assert fleet.imported() == []
     cut.unlink()
-    again = fleet.start(experiment_reconnect_s=120)
+    again = fleet.start(experiment_reconnect_s=120, **soon)
     _read_until(again, "is under way on server1")
     cut.touch()
     _read_until(again, "continues there; trying again")
