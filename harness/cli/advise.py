@@ -432,30 +432,33 @@ def _print(
         documents = [answer.to_json() for answer in given_answers]
         document = {"answers": documents, "ended": ended, "experiment": options.name}
         on = {"measured": measured(today), "less_data": dict(less), "expected": as_json(checked)}
-        print_json({**document, **on, "more": more.to_json() if undecided else None})
+        memory = {"data": _data(planned, today.runs), "not_tried": [*planned.notes]}
+        more_json = more.to_json() if undecided else None
+        print_json({**document, **on, **memory, "more": more_json})
         return
     for line in (*lines(given_answers), *(expectation.sentence for expectation in checked)):
         say(line)
     smaller = ", ".join(f"{name} {value}" for name, value in less.items())
     note = f" ({smaller}: less data than by default, so that runs fit into the budget)"
     say(f"Measured: {measured(today)}{note if less else ''}.")
-    if line := _fitting(planned, today.runs):
-        say(line)
+    if (data := _data(planned, today.runs)) and data["fit_in_memory"]:
+        size = format_bytes(data["bytes"])
+        say(f"The data, {size}, fit in today's memory: the answer says nothing of more data.")
     if undecided:
         say_more(more)
     say(f"ended: {ended}. A report with charts:")
     say_command(f"harness report -e {options.name}{given(options.results)}")
 
 
-def _fitting(planned: _Trials, runs: Sequence[StoredRun]) -> str:
-    """Return a line that says that the data fit in today's memory; else empty."""
-    data = max((run.result.data_bytes or 0 for run in runs), default=0)
-    if not planned.memory or not 0 < data <= planned.memory[0].limit_bytes:
-        return ""
-    return (
-        f"The data, {format_bytes(data)}, fit in today's memory: the answer says nothing of more "
-        "data."
-    )
+def _data(planned: _Trials, runs: Sequence[StoredRun]) -> dict[str, int] | None:
+    """Return the data's size, and whether they fit in today's memory.
+
+    None unless the question is one of memory, and the size is known.
+    """
+    size = max((run.result.data_bytes or 0 for run in runs), default=0)
+    if not planned.memory or not size:
+        return None
+    return {"bytes": size, "fit_in_memory": size <= planned.memory[0].limit_bytes}
 
 
 def _further_ns(runs: Sequence[StoredRun], pairs: int, arms: int) -> int | None:

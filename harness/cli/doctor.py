@@ -43,6 +43,7 @@ _ENDS = {
     "cpu_cache": "the processors' caches (eADR)",
     "memory_controller": "the memory controllers (ADR)",
     "cxl_device": "the CXL device (Global Persistent Flush)",
+    "cxl_switch": "the CXL switch, which does not pass Global Persistent Flush on",
     "none": "nowhere, the memory is volatile",
     "unknown": "not known",
 }

@@ -23,6 +23,7 @@ from harness.models.device import DeviceModel
 from harness.sql_files import text_of
 from harness.store.spec import Json, JsonObject, content_hash
 from harness.tiers.linux.model import Tier
+from harness.tiers.memory_policy import usable_bytes
 from harness.warnings import RunWarning
 from harness.workload import Workload
 from harness.workloads.parameters import Parameters
@@ -83,6 +84,10 @@ class EngineRun(ResolvedRun):
             "data": self.dataset_name or None,
             **host_conditions(dict.fromkeys(self.tiers.values()), self.cpus, env),
         }
+
+    def memory_bytes(self, env: Environment) -> int:
+        """Return what the engine and its page cache can use without a memory limit."""
+        return usable_bytes(self.memory_policy, env.memory_bytes)
 
     @property
     def models(self) -> dict[Part, DeviceModel]:

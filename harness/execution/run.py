@@ -71,7 +71,8 @@ class Run:
     ``tiers``: those in use, each once. ``pinned``: each measured thread has a processor of its
     own. ``run_state``: what the run had of the host that no setting decides. ``program``: None
     until there is something to write a manifest about. ``dataset``: as in manifest.json;
-    ``processors``: those the engine may run on, None for all of them.
+    ``processors``: those the engine may run on, None for all of them. ``memory_bytes``: what it
+    could use without a memory limit.
     """
 
     spec: RunSpec
@@ -213,11 +214,16 @@ class Run:
             self.artifacts |= monitors.artifacts()
             self.warnings += [*monitors.warnings(), *others_at_work()]
 
+    @property
+    def _usable_bytes(self) -> int | None:
+        """Memory of the engine and its page cache: the cap where there is one."""
+        enforced = self.cap is not None and self.cap.method != "none"
+        return self.spec.memory_limit_bytes if enforced else self.memory_bytes
+
     def drop_cap(self, reason: str) -> None:
         """The memory limit turned out not to hold the engine: it is not enforced."""
         assert self.cap is not None
         self.cap = replace(self.cap, method="none", reason=reason, path=None)
-        self.memory_bytes = self.env.memory_bytes
         self.warnings.append(
             limit_not_enforced(
                 self.cap, "have the engine start its processes with context.processes"
@@ -293,7 +299,7 @@ class Run:
             uncontrolled=tuple(self._warnings(attempts)),
             data_bytes=self.data_bytes,
             part_bytes={str(part): size for part, size in self.part_bytes.items()},
-            memory_bytes=self.memory_bytes,
+            memory_bytes=self._usable_bytes,
             residency=tuple(self.residency),
             resumed=tuple(_resumed(attempts)),
             metrics=tuple(self.metrics),

@@ -80,7 +80,7 @@ def run_on_engine(
         env,
         attempt,
         list(dict.fromkeys(resolved.tiers.values())),
-        memory_bytes=None if external else env.memory_bytes,
+        memory_bytes=None if external else resolved.memory_bytes(env),
         processors=format_cpus(resolved.cpus) or None,
         private=resolved.workload.private,
         warnings=[*([_EXTERNAL] if external else []), *resolved.warnings],
@@ -133,9 +133,7 @@ def _memory_cap(record: Run) -> Iterator[None]:
     limit = record.spec.memory_limit_bytes
     with memory_cap(limit, record.env.supervisor) as cap:
         record.cap = cap
-        if cap is not None and cap.method != "none":
-            record.memory_bytes = limit
-        elif cap is not None:
+        if cap is not None and cap.method == "none":
             record.warnings.append(
                 limit_not_enforced(cap, "run as root, or where cgroups are delegated to you")
             )
@@ -302,7 +300,7 @@ class _EngineAtWork:
         models, cap = self.resolved.models, self.record.cap
         if models and self.trace is not None:
             cache = page_cache(
-                self.env.memory_bytes,
+                self.resolved.memory_bytes(self.env),
                 own_memory_bytes(processes),
                 self.resolved.spec.memory_limit_bytes,
                 cap is not None and cap.v2_path is not None,

@@ -34,7 +34,7 @@ from harness.store.spec import RunSpec
 from harness.store.verified import verified
 from harness.tiers.discovery import store_tier, work_tier
 from harness.tiers.linux.model import Tier
-from harness.tiers.memory_policy import check_room
+from harness.tiers.memory_policy import check_room, usable_bytes
 from harness.tiers.resolve import check_dimms, check_space, resolve
 from harness.units import MIB, NS_PER_S, format_bytes
 from harness.warnings import RunWarning, warn
@@ -80,12 +80,13 @@ def prepare(spec: RunSpec, env: Environment) -> EngineRun:
         _check_paths(factory, tiers, env)
     cpus = _processors(spec, tiers)
     threads = spec.threads or len(cpus) or env.cores
+    memory_bytes = spec.memory_limit_bytes or usable_bytes(policy, env.memory_bytes)
     of_file = factory.settings_of_file(spec.engine_options, env.engines_prefix)
     settings = settings_for(
         spec.tuning,
         spec.engine,
         {
-            "memory": float(spec.memory_limit_bytes or env.memory_bytes),
+            "memory": float(memory_bytes),
             "cores": float(threads),
             "scale": outline.scale,
             "connections": outline.connections,

@@ -13,7 +13,8 @@
 
 A value that begins with ``=`` is arithmetic (harness.yamlfile) over
 
-- ``memory``: bytes: the run's memory cap if it has one, else the host's memory,
+- ``memory``: bytes: the run's memory cap if it has one, else the memory of the nodes that its
+  placement binds to, else the host's,
 - ``cores``: the run's threads,
 - ``scale``: the workload's scale (TPC-C: warehouses); not there for workloads without one,
 - ``connections``: those that the workload's clients hold; 0 where it names no number,

@@ -88,8 +88,8 @@ def _cxl(listing: CxlListing, kernel: Kernel) -> dict[str, Any]:
         "devices": [
             asdict(device)
             | {
-                "gpf": (flushes := cxl.flushes_on_power_loss(device, kernel))[0],
-                "gpf_source": flushes[1],
+                "gpf": (flush := cxl.flush_on_power_loss(device, kernel)).complete,
+                "gpf_source": flush.source,
                 "faults": list(listing.faults.get(device.name, ())),
             }
             for device in cxl.memory_devices(kernel)

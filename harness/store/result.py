@@ -195,7 +195,7 @@ class RunResult(Struct, frozen=True, kw_only=True, tag_field="schema", tag=RUN_S
         _Natural | None,
         Meta(
             description="what the engine and its page cache could use: the cap where there is "
-            "one, else the host's memory"
+            "one, else that of the nodes that it is bound to, else the host's memory"
         ),
     ]
     residency: Annotated[

@@ -96,6 +96,17 @@ def check_room(
     ]
 
 
+def usable_bytes(policy: MemoryPolicy | None, host_bytes: int, kernel: Kernel = LIVE) -> int:
+    """Return how much of ``host_bytes`` processes with the policy can have: its nodes' memory.
+
+    Preferred memory takes other nodes.
+    """
+    if policy is None or policy.mode == "preferred":
+        return host_bytes
+    bound = (node.memory_bytes for node in nodes(kernel) if node.node in policy.nodes)
+    return min(host_bytes, sum(bound))
+
+
 def weights_in_force(policy: MemoryPolicy, kernel: Kernel = LIVE) -> tuple[int, ...]:
     """Weights that Linux has for the policy's nodes now; empty where it has none."""
     weights = [kernel.read_int(_weight_of(node)) for node in policy.nodes]

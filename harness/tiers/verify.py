@@ -19,7 +19,7 @@ from harness.tiers.linux.kernel import LIVE, Kernel
 from harness.tiers.linux.model import DIRECTORY_KINDS, Tier, TierClaim, TierFacts, TierKind
 from harness.tiers.linux.mounts import mounts
 from harness.tiers.linux.numa import nodes
-from harness.tiers.linux.persistence import UNKNOWN
+from harness.tiers.linux.persistence import AT_SWITCH, UNKNOWN
 from harness.tiers.linux.probe import (
     MEMMAP_NOTE,
     facts_of_devdax,
@@ -255,10 +255,11 @@ def directory_warnings(facts: TierFacts) -> list[str]:
 
 
 def _domain_warnings(facts: TierFacts) -> list[str]:
-    if UNKNOWN not in (facts.persistence_domain or "").split(", "):
-        return []
-    why = f" ({facts.persistence_source})"
-    return [f"where persistence ends is not known{why}: flushed data may not be durable"]
+    ends = (facts.persistence_domain or "").split(", ")
+    why = f" ({facts.persistence_source}): flushed data may not be durable"
+    if AT_SWITCH in ends:
+        return [f"persistence ends at a CXL switch{why}"]
+    return [f"where persistence ends is not known{why}"] if UNKNOWN in ends else []
 
 
 # Devices and nodes ---------------------------------------------------------------

@@ -7,9 +7,11 @@ from typing import Any
 
 import pytest
 from recorded import Answers, optane, recording, state_of
+from recorded_kernel import write
+from simulated import SimulatedHost
 from tierbench import fstab, hostfile, ipmctl
 from tierbench.changes import plan_changes
-from tierbench.commands import Commands
+from tierbench.commands import Commands, Done
 from tierbench.desired_state import DesiredState
 from tierbench.filesystems import mkfs_argv
 from tierbench.linux import EXT4_EAGER, Kernel, resource_table
@@ -17,6 +19,7 @@ from tierbench.memmap import choose, parameters, system_ram
 from tierbench.namespace_users import namespace_users, parse_blkid, probe
 from tierbench.ndctl import Namespace, parse_ndctl
 from tierbench.record import Record, load_record, save_record
+from tierbench.state import read_state
 
 from harness.host.memory_mode import parse_memory_resources
 from harness.tiers.hostfile import load_host_file
@@ -158,6 +161,30 @@ def test_a_region_with_a_fault_is_refused(changes, fault):
     state = replace(state_of("everything"), inventory=inventory)
     refused = plan_changes(state, DesiredState("appdirect")).refusals
     assert {each.object: each.why for each in refused}.get("region0") == fault
+
+
+@pytest.mark.parametrize(
+    ("space", "holder_class", "words"),
+    [
+        ({}, "<unknown>", "claim class '<unknown>'"),
+        ({"size": 0, "state": "disabled"}, "pfn", "size 0"),
+        ({}, "pfn", None),
+    ],
+)
+def test_labels_of_another_system_are_refused_by_the_namespace_s_name(
+    tmp_path, space, holder_class, words
+):
+    """Hand-written: the recorded namespace0.0 without our mark, and its claim class in sysfs."""
+    printed = listing(namespace0_0={"name": "", **space})
+    write(tmp_path, "/sys/bus/nd/devices/namespace0.0/holder_class", f"{holder_class}\n")
+    write(tmp_path, "/sys/bus/nd/devices/region0/driver", "")
+    replies = {"ndctl list": lambda _: Done(0, printed, ""), "blkid": lambda _: Done(2, "", "")}
+    host = SimulatedHost(tmp_path, replies=replies)
+    desired = DesiredState("appdirect", regions=("region0",))
+    state = read_state(desired, host, host.files, host.kernel())
+    refusals = [r for r in plan_changes(state, desired).refusals if r.object == "namespace0.0"]
+    assert len(refusals) == bool(words)
+    assert all(words in each.why and "pmem_regions" in each.do for each in refusals)
 
 
 def test_a_region_of_another_type_is_refused_by_name():

@@ -1,10 +1,13 @@
 """``harness advise --to memory=cxl``: DRAM at its own size against more memory, slower in part."""
 
+import json
 from pathlib import Path
 
 import pytest
 from report_runs import driven, interleaved, metric
 
+from harness.cli.advise import AdviseOptions, _print, _Trials
+from harness.cli.advise_memory import MemoryArm
 from harness.store.runs import StoredRun
 from reports.advice import PlannedArm, answers, trials_of
 
@@ -60,3 +63,23 @@ def test_memory_that_gains_nothing_stays_where_it_is(tmp_path: Path) -> None:
     (answer,) = answers(today, [preferred], [])
     assert answer.group.verdict == "slower"
     assert answer.to_json()["b"] == "preferred"
+
+
+@pytest.mark.parametrize("today_gib", [12, 100])
+def test_json_has_the_data_and_whether_they_fit_in_todays_memory(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], today_gib: int
+) -> None:
+    runs = [run for place in ARMS for run in runs_of(tmp_path, place)]
+    memory = tuple(
+        MemoryArm(label, place, max(gib, today_gib) * GIB, f"{gib} GiB")
+        for place, (label, gib, _) in ARMS.items()
+    )
+    today, *others = memory
+    tiers = {arm.placement: (("memory",), arm.memory) for arm in others}
+    planned = _Trials((today.placement, today.memory), tiers, memory, ("tiered is not tried",))
+    _print(planned, AdviseOptions(json_=True), {}, [], runs, "decided")
+    document = json.loads(capsys.readouterr().out)
+    size = runs[0].result.data_bytes
+    assert size is not None
+    assert document["data"] == {"bytes": size, "fit_in_memory": size <= today_gib * GIB}
+    assert document["not_tried"] == ["tiered is not tried"]

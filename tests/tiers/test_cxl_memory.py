@@ -89,7 +89,7 @@ THROUGH_SWITCH = (ROOT_PORT, *SWITCH, BEHIND_SWITCH)
         ({"gpf": False}, "unknown", "no GPF DVSEC"),
         ({"gpf": None}, "unknown", "only root"),
         ({"pci": THROUGH_SWITCH}, "cxl_device", SWITCH[1]),
-        ({"pci": THROUGH_SWITCH, "switch_gpf": False}, "unknown", SWITCH[0]),
+        ({"pci": THROUGH_SWITCH, "switch_gpf": False}, "cxl_switch", SWITCH[0]),
     ],
 )
 def test_persistence_ends_where_device_and_switch_flush(host, device, ends, source):
@@ -98,7 +98,7 @@ def test_persistence_ends_where_device_and_switch_flush(host, device, ends, sour
     assert facts.namespace == "namespace0.0"
     assert facts.persistence_domain == ends
     assert source in (facts.persistence_source or "")
-    assert bool(directory_warnings(facts)) == (ends == "unknown")
+    assert bool(directory_warnings(facts)) == (ends != "cxl_device")
 
 
 def test_a_count_of_dirty_shutdowns_shows_gpf_to_other_users(host: Path) -> None:

@@ -8,7 +8,7 @@ from recorded_kernel import write
 from harness.engine import MemoryPolicy
 from harness.errors import UsageError
 from harness.tiers.linux.kernel import Kernel
-from harness.tiers.memory_policy import check_room, means_of, weights_in_force
+from harness.tiers.memory_policy import check_room, means_of, usable_bytes, weights_in_force
 
 WEIGHTS = "/sys/kernel/mm/mempolicy/weighted_interleave"
 BALANCING = "/proc/sys/kernel/numa_balancing"
@@ -208,3 +208,19 @@ def test_a_memory_limit_fits_into_the_nodes_of_the_policy(
             check_room(policy, gib << 30, linux)
     else:
         assert [warning.code for warning in check_room(policy, gib << 30, linux)] == codes
+
+
+@pytest.mark.parametrize(
+    ("policy", "host_gib", "gib"),
+    [
+        (None, 12, 12),
+        (MemoryPolicy("bind", (0,)), 12, 4),
+        (MemoryPolicy("bind", (2,)), 6, 6),  # less than the node has, in a control group
+        (MemoryPolicy("preferred", (0,)), 12, 12),
+        (TIERED, 14, 12),
+    ],
+)
+def test_bound_memory_has_the_size_of_its_nodes(
+    tmp_path: Path, policy: MemoryPolicy | None, host_gib: int, gib: int
+) -> None:
+    assert usable_bytes(policy, host_gib << 30, two_nodes(tmp_path)) == gib << 30

@@ -174,22 +174,33 @@ def _is_cxl_bus(ndbus: Path, kernel: Kernel) -> bool:
 # Global Persistent Flush -----------------------------------------------------------
 
 
-def flushes_on_power_loss(device: MemoryDevice, kernel: Kernel) -> tuple[bool | None, str]:
-    """Return whether a device and the switch before it take part in Global Persistent Flush.
+@dataclass(frozen=True)
+class PowerLossFlush:
+    """Whether a device and the switch before it take part in Global Persistent Flush.
 
-    And what says so; None where nothing that may be read does.
+    ``complete`` None: nothing that may be read says so. ``port``: of the switch, that takes none.
     """
+
+    complete: bool | None
+    source: str
+    port: str | None = None
+
+
+def flush_on_power_loss(device: MemoryDevice, kernel: Kernel) -> PowerLossFlush:
+    """Return the device's part in Global Persistent Flush, with what says so."""
     has, source = _device_gpf(device, kernel)
     if not has:
-        return has, source
-    for address in device.pci[1:-1]:
-        ids = _dvsecs(address, kernel)
+        return PowerLossFlush(has, source)
+    for port in device.pci[1:-1]:
+        ids = _dvsecs(port, kernel)
         if ids is None:
-            return None, f"only root may read whether the switch's port {address} has GPF"
+            why = f"only root may read whether the switch's port {port} has GPF"
+            return PowerLossFlush(None, why)
         if _GPF_PORT not in ids:
-            return False, f"the switch's port {address} has no GPF DVSEC"
+            why = f"the port {port} of the switch before {device.name} has no GPF DVSEC"
+            return PowerLossFlush(False, why, port)
     through = f", and of the switch's ports {', '.join(device.pci[1:-1])}" * (len(device.pci) > 2)
-    return True, source + through
+    return PowerLossFlush(True, source + through)
 
 
 def _device_gpf(device: MemoryDevice, kernel: Kernel) -> tuple[bool | None, str]:

@@ -74,7 +74,8 @@ class TierFacts:
     namespace_alignment_bytes: int | None = None
     region: str | None = None
     interleave_ways: int | None = None
-    #: cpu_cache (eADR), memory_controller (ADR), cxl_device (GPF), none, unknown; and what says so.
+    #: cpu_cache (eADR), memory_controller (ADR), cxl_device (GPF), cxl_switch (without GPF), none,
+    #: unknown; and what says so.
     persistence_domain: str | None = None
     persistence_source: str | None = None
     numa_node: int | None = None

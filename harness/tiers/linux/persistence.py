@@ -4,17 +4,20 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from .cxl import CxlRegion, cxl_regions, flushes_on_power_loss, memory_devices
+from .cxl import CxlRegion, cxl_regions, flush_on_power_loss, memory_devices
 from .kernel import Kernel
 from .pmem import Region
 
 UNKNOWN = "unknown"
+#: A switch does not pass Global Persistent Flush on, so that its devices get none.
+AT_SWITCH = "cxl_switch"
 
 
 @dataclass(frozen=True)
 class PersistenceDomain:
     """``ends`` at: ``cpu_cache`` (eADR), ``memory_controller`` (ADR), ``cxl_device`` (Global
-    Persistent Flush), ``none`` (volatile memory), ``unknown``; ``source``: what states it.
+    Persistent Flush), ``cxl_switch`` (which does not pass it on), ``none`` (volatile memory),
+    ``unknown``; ``source``: what states it.
     """
 
     ends: str
@@ -50,8 +53,8 @@ def _of_devices(region: CxlRegion, kernel: Kernel) -> PersistenceDomain:
     devices = [each for each in memory_devices(kernel) if each.name in region.devices]
     sources = []
     for device in devices:
-        flushes, source = flushes_on_power_loss(device, kernel)
-        if not flushes:
-            return PersistenceDomain(UNKNOWN, source)
-        sources.append(source)
+        flush = flush_on_power_loss(device, kernel)
+        if not flush.complete:
+            return PersistenceDomain(AT_SWITCH if flush.port else UNKNOWN, flush.source)
+        sources.append(flush.source)
     return PersistenceDomain("cxl_device", "; ".join(sources)) if sources else NOT_STATED

@@ -124,6 +124,22 @@ class ChangeBuilder:
         )
         return True
 
+    def refuse_foreign_label(self, namespace: Namespace) -> bool:
+        """Refuse a namespace of another system or of a newer Linux: its content cannot be known.
+
+        A run of ours that was cut off leaves a label without size.
+        """
+        ours = self.state.is_ours(namespace) or self.in_flight(namespace)
+        if ours or namespace.region == self.state.record.creating or not namespace.foreign_label:
+            return False
+        self.refuse(
+            namespace.name,
+            f"{namespace.foreign_label}: another system wrote it",
+            "name other regions (-e pmem_regions=[NAME]); if it may be destroyed: "
+            f"ndctl destroy-namespace -f {namespace.name}",
+        )
+        return True
+
     def refuse_destruction(self, namespace: Namespace, *, content_matters: bool = True) -> None:
         """Whatever speaks against destroying a namespace, confirmed or not.
 

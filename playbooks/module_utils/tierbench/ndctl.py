@@ -15,6 +15,8 @@ from .listing import count, listing, objects, word
 #: A namespace of ours carries this name in its label, a file system of ours as its label (xfs
 #: takes 12 characters).
 OUR_NAME = "tierbench"
+#: That Linux knows (``holder_class`` in sysfs); it shows any other as ``<unknown>``.
+_CLAIM_CLASSES = ("", "btt", "pfn", "dax")
 _NO_UUID = "00000000-0000-0000-0000-000000000000"
 
 
@@ -52,7 +54,8 @@ class Namespace:
 
     ``size_bytes``: usable; ``raw_bytes``: of the region that it takes. ``label``: the name in its
     label. ``chardev_mode``: devdax or system-ram. ``block``: the node below /dev. ``devices``: DAX
-    devices that it is divided into, of which ``chardev`` is the first.
+    devices that it is divided into, of which ``chardev`` is the first. ``claim_class``: for which
+    driver its label is, by the kernel (btt, pfn, dax); empty for none.
     """
 
     name: str
@@ -72,6 +75,14 @@ class Namespace:
     enabled: bool = True
     devices: tuple[str, ...] = ()
     bad_blocks: int = 0
+    claim_class: str = ""
+
+    @property
+    def foreign_label(self) -> str:
+        """Why its label is none that Linux can use, in words; empty for one that it can."""
+        if self.claim_class not in _CLAIM_CLASSES:
+            return f"its label has the claim class {self.claim_class!r}"
+        return "" if self.size_bytes else "its label has the size 0"
 
 
 @dataclass(frozen=True)

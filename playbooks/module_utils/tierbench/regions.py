@@ -49,8 +49,10 @@ def _is_sound(builder: ChangeBuilder, region: Region) -> bool:
             "; ".join(region.faults),
             "see ndctl list -DRHM; repair it, or name other regions: -e pmem_regions=[NAME]",
         )
-    divided = [builder.refuse_divided(each) for each in builder.state.of_region(region)]
-    return not region.faults and not any(divided)
+    namespaces = builder.state.of_region(region)
+    refused = [builder.refuse_divided(each) for each in namespaces]
+    refused += [builder.refuse_foreign_label(each) for each in namespaces]
+    return not region.faults and not any(refused)
 
 
 def _size_fits(builder: ChangeBuilder, region: Region) -> bool:

@@ -268,7 +268,11 @@ def _inventory(commands: Commands, kernel: Kernel) -> tuple[Inventory, tuple[str
     inventory = _listed(commands, "ndctl list -DRNXHiv", parse_ndctl)
     regions = tuple(_with_kernel(region, inventory, kernel) for region in inventory.regions)
     namespaces = tuple(
-        replace(each, raw_bytes=kernel.read_int(f"{_ND}/{each.name}/size") or each.raw_bytes)
+        replace(
+            each,
+            raw_bytes=kernel.read_int(f"{_ND}/{each.name}/size") or each.raw_bytes,
+            claim_class=kernel.read(f"{_ND}/{each.name}/holder_class") or "",
+        )
         for each in inventory.namespaces
     )
     disabled = tuple(
