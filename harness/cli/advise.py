@@ -130,7 +130,7 @@ class _Trials:
 
 def advise(parameters: type[Parameters], options: AdviseOptions) -> None:
     """Measure what moving each part would gain, and print the answer first."""
-    of_memory = any(name.startswith(MEMORY) for name in options.to or ())
+    of_memory = any(f"{name}=".startswith(MEMORY) for name in options.to or ())
     if options.to and not of_memory and "," in (options.memory_limit or ""):
         raise UsageError(
             f"advise --to {options.to[0]} --memory-limit {options.memory_limit}",
@@ -203,7 +203,7 @@ def _memory_trials(options: AdviseOptions, tiers: Mapping[str, Tier]) -> _Trials
         context = f"--to is given {1 + len(more)} times"
         raise UsageError("advise --to memory=TIER", context, "give it alone")
     _check_from(options, tiers)
-    slower = to.removeprefix(MEMORY)
+    slower = to.removeprefix(MEMORY.rstrip("=")).removeprefix("=")
     question = memory_arms(options.from_, slower, options.memory_limit, tiers)
     today, *others = question.arms
     arms = {arm.placement: (("memory",), arm.memory) for arm in others}

@@ -15,6 +15,7 @@ from harness.experiment.placement import LARGEST_WEIGHT, parse_placement
 from harness.experiment.profile import parse_memory_limit
 from harness.tiers.linux.kernel import LIVE, Kernel
 from harness.tiers.linux.model import Tier
+from harness.tiers.linux.numa import nodes
 from harness.tiers.resolve import memory_line, resolve
 from harness.units import format_bytes
 
@@ -112,14 +113,26 @@ def memory_arms(
 
 def _memory_tier(name: str, tiers: Mapping[str, Tier], kernel: Kernel) -> Tier:
     tier = tiers.get(name)
-    if tier is None or tier.facts.kind != "numa":
-        nodes = ", ".join(each for each, other in tiers.items() if other.facts.kind == "numa")
-        raise UsageError(
-            f"--to {MEMORY}{name}" if name != _DRAM else f"advise --to {MEMORY}TIER",
-            f"no tier of memory is called {name} (tiers of memory: {nodes or 'none'})",
-            f"`harness doctor` shows the host's nodes{memory_line(name, kernel)}",
+    if tier is not None and tier.facts.kind == "numa":
+        return tier
+    of_memory = [each for each, other in tiers.items() if other.facts.kind == "numa"]
+    context = f"no tier of memory is called {name} (tiers of memory: {_listed(of_memory)})"
+    hint = f"`harness doctor` shows the host's nodes{memory_line(name, kernel)}"
+    slower = [each for each in of_memory if each != _DRAM]
+    if sum(node.memory_bytes > 0 for node in nodes(kernel)) == 1:
+        hint = (
+            "this host has one node of memory: the question needs another, slower one "
+            "(`harness host apply cxl` makes it of CXL devices)"
         )
-    return tier
+    elif not name or set(name) & set(":,="):
+        context = f"a tier is named, not a policy (tiers of slower memory: {_listed(slower)})"
+        hint = f"write --to {MEMORY}{(slower or ['cxl'])[0]}: the command tries the policies"
+    subject = f"advise --to {MEMORY}TIER" if name == _DRAM else f"--to {MEMORY}{name}"
+    raise UsageError(subject, context, hint)
+
+
+def _listed(names: list[str]) -> str:
+    return ", ".join(names) or "none"
 
 
 def _limits(text: str | None) -> tuple[int, int]:

@@ -205,8 +205,10 @@ def _parts(options: CurveOptions) -> list[Part]:
 
 def refuse_several(command: str, options: RunOptions) -> None:
     """Raise UsageError where runs would differ in more than in what the command varies."""
-    if len(options.engine or ()) != 1:
-        context = f"--engine is given {len(options.engine or ())} times"
+    if not options.engine:
+        raise UsageError(command, "no engine is named", "add --engine postgres, or another")
+    if len(options.engine) > 1:
+        context = f"--engine is given {len(options.engine)} times"
         raise UsageError(command, context, "give it once")
     lists = {"--threads": options.threads, "--memory-limit": options.memory_limit}
     several = {option: text for option, text in lists.items() if "," in (text or "")}

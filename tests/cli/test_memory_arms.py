@@ -14,9 +14,11 @@ from harness.cli.app import app
 from harness.errors import UsageError
 from harness.registry import parameters
 from harness.tiers.linux.model import Tier, TierClaim
+from harness.tiers.linux.numa import Node
 from harness.tiers.verify import verify
 
 GIB = 1 << 30
+NODE = Node(0, GIB, GIB, "0-1", (10,), kind="dram")
 
 
 @pytest.fixture(scope="module")
@@ -43,6 +45,8 @@ def tiers(kernel: RecordedKernel) -> dict[str, Tier]:
         ("far", "2GiB", "", "give today's memory and the total"),
         ("far", "1GiB,2GiB", "dram", "dram: {kind: numa, node: 0"),
         ("far", "1GiB,2GiB", "far", "far: {kind: numa, node: 3"),
+        ("", "1GiB,2GiB", "", "--to memory=near"),
+        ("weighted:dram=3,far=1", "1GiB,2GiB", "", "not a policy"),
     ],
 )
 def test_what_is_no_question_of_memory_is_refused_with_a_fix(
@@ -84,3 +88,20 @@ def test_two_sizes_without_a_question_of_memory_name_it() -> None:
     error = CliRunner().invoke(app, argv).exception
     assert isinstance(error, UsageError)
     assert "--to memory=cxl" in error.hint
+
+
+@pytest.mark.parametrize("to", ["memory", "memory=", "memory=cxl"])
+def test_a_host_with_one_node_of_memory_has_no_such_question(
+    to: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("harness.cli.advise_memory.nodes", lambda _: [NODE])
+    argv = ["advise", "tpcc", "--engine", "postgres", "--to", to, "--memory-limit", "1GiB,2GiB"]
+    error = CliRunner().invoke(app, argv).exception
+    assert isinstance(error, UsageError)
+    assert "one node of memory" in error.hint
+
+
+def test_a_question_without_an_engine_names_the_option() -> None:
+    error = CliRunner().invoke(app, ["advise", "tpcc", "--to", "memory=cxl"]).exception
+    assert isinstance(error, UsageError)
+    assert "--engine" in error.hint
