@@ -7,28 +7,18 @@ makes no volatile region. ``PersistentVm``: one persistent device, with Debian 1
 """
 
 import contextlib
-import hashlib
 import json
-import os
 import shutil
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from vm_cache import CACHE, forget_unused, lock
+from vm_cache import CACHE, lock
 from vm_guest import copy_sources
-from vm_image import Image, customise, image, install_host_packages, run
+from vm_image import DEBIAN_13, Image, image, run
 from vm_machine import Vm, common_argv, running_machine
 
-from harness.tiers.linux.ext4 import EAGER
-
-SUITE = "trixie"
-GUEST_PACKAGES = (
-    *("linux-image-cloud-amd64", "systemd-sysv", "udev", "dbus", "kmod", "iproute2"),
-    *("openssh-server", "python3", "ndctl", "daxctl", "cxl", "e2fsprogs"),
-)
 QEMU_PACKAGES = ("qemu-system-x86", "qemu-system-common", "qemu-system-data", "seabios")
-DISK_SIZE = "6G"
 _BRIDGE = (
     "-device pxb-cxl,bus_nr=12,bus=pcie.0,id=cxl.1 -M cxl-fmw.0.targets.0=cxl.1,cxl-fmw.0.size=4G"
 )
@@ -104,16 +94,10 @@ def memdevs(vm: Vm) -> list[str]:
 
 
 def _debian_13() -> Image:
-    recipe = Path(__file__).read_bytes() + Path(__file__).with_name("vm_image.py").read_bytes()
-    folder = CACHE / "images" / hashlib.sha256(recipe).hexdigest()[:16]
     with lock("images"):
-        install_host_packages()
         if not Path(VolatileVm.program[0]).exists():
             _unpack_qemu(CACHE / "qemu10")
-        if not (folder / "complete").exists():
-            _build(folder)
-        forget_unused(folder)
-    return Image(folder / "vmlinuz", folder / "root.ext4", folder / "id_ed25519")
+    return image(DEBIAN_13)
 
 
 def _unpack_qemu(folder: Path) -> None:
@@ -135,27 +119,3 @@ def _unpack_qemu(folder: Path) -> None:
             run("dpkg-deb", "-x", str(package), str(at / "unpacked"))
         shutil.rmtree(folder, ignore_errors=True)
         shutil.move(at / "unpacked", folder)
-
-
-def _build(folder: Path) -> None:
-    if os.geteuid() != 0:
-        raise RuntimeError("building the test machine's image needs root (owners of its files)")
-    with tempfile.TemporaryDirectory(dir=folder.parent, prefix="building-") as scratch:
-        root, result = Path(scratch) / "root", Path(scratch) / "image"
-        result.mkdir()
-        run(
-            *("setpriv", "--pdeathsig", "KILL", "--", "unshare", "--mount"),
-            *("--propagation", "private", "--kill-child=KILL", "--"),
-            *("mmdebstrap", "--quiet", "--mode=root", "--variant=minbase"),
-            f"--include={','.join(GUEST_PACKAGES)}",
-            *(f"--dpkgopt=path-exclude=/usr/share/{d}/*" for d in ("man", "doc", "locale", "info")),
-            *(SUITE, str(root)),
-        )
-        run("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(result / "id_ed25519"))
-        customise(root, (result / "id_ed25519.pub").read_text(encoding="ascii"))
-        shutil.copyfile(next((root / "boot").glob("vmlinuz-*")), result / "vmlinuz")
-        disk = str(result / "root.ext4")
-        run("mke2fs", "-q", "-t", "ext4", "-E", EAGER, "-d", str(root), disk, DISK_SIZE)
-        (result / "complete").touch()
-        shutil.rmtree(folder, ignore_errors=True)
-        result.rename(folder)

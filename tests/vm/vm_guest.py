@@ -15,9 +15,9 @@ from typing import Any
 
 import yaml
 from vm_cache import REPOSITORY
-from vm_image import GUEST_VENV, image
+from vm_image import DEBIAN_12, GUEST_VENV, Recipe, image
 from vm_machine import Vm, running_machine
-from vm_wheels import GUEST_PYTHON, own_wheel
+from vm_wheels import own_wheel
 
 # Our sources, and the probes run there ----------------------------------------------
 
@@ -30,9 +30,9 @@ _SOURCES = (
 
 
 @contextlib.contextmanager
-def fresh_machine(memory_nodes: int = 2) -> Iterator[Vm]:
+def fresh_machine(memory_nodes: int = 2, recipe: Recipe = DEBIAN_12) -> Iterator[Vm]:
     """A machine with blank disks and our sources."""
-    with running_machine(image(), memory_nodes=memory_nodes) as machine:
+    with running_machine(image(recipe), memory_nodes=memory_nodes) as machine:
         copy_sources(machine)
         yield machine
 
@@ -124,7 +124,7 @@ def install_harness(vm: Vm) -> None:
            "--disable-pip-version-check")  # fmt: skip
     with tempfile.TemporaryDirectory() as folder:
         subprocess.run([*pip, "--target", folder, own_wheel()], check=True)
-        packages = f"{GUEST_VENV}/lib/python{GUEST_PYTHON}/site-packages"
+        packages = f"{GUEST_VENV}/lib/python{vm.image.python}/site-packages"
         vm.copy(list(Path(folder).iterdir()), packages, Path(folder), compiled=True)
     vm.run("cat > /usr/local/bin/harness && chmod +x /usr/local/bin/harness", given=_COMMAND)
 

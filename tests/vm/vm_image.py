@@ -1,8 +1,8 @@
 """The test machine's disk image: built once from the host's Debian mirror, then reused.
 
 A folder ``images/<key>/`` of the cache holds the kernel, the root file system and the key to
-log in with; ``<key>`` is a hash of the recipe (this file, and what the harness depends on), so a
-changed recipe builds anew. The guest has no network: what the harness needs is in the image.
+log in with; ``<key>`` is a hash of this file, of the recipe and of what the harness depends on, so
+that a changed recipe builds anew. The guest has no network: what the harness needs is in the image.
 """
 
 from __future__ import annotations
@@ -17,13 +17,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from vm_cache import CACHE, forget_unused, lock
-from vm_wheels import GUEST_PYTHON, dependencies, download_wheelhouse
+from vm_wheels import dependencies, download_wheelhouse
 
 from harness.tiers.linux.ext4 import EAGER
 
-#: Its python3 is vm_wheels.GUEST_PYTHON. Natives compiled on the host run in it if the host's
-#: own libraries are of this suite or older.
-SUITE = "bookworm"
 #: The cloud kernel has nfit, nd_pmem, nd_btt, dax_pmem, kmem and xfs as modules, and
 #: nvme and ext4 built in: it boots from an NVMe disk without an initrd.
 GUEST_PACKAGES = (
@@ -38,13 +35,11 @@ GUEST_PACKAGES = (
     "python3-venv",
     "ndctl",
     "daxctl",
-    "ipmctl",
     "numactl",
     "e2fsprogs",
     "xfsprogs",
     "dmsetup",
-    # The server to measure, and what the native programs are linked with.
-    "postgresql-15",
+    # What the native programs are linked with.
     "libpq5",
     "libjansson4",
     "zlib1g",
@@ -97,30 +92,49 @@ MASKED_UNITS = (
 
 
 @dataclass(frozen=True)
+class Recipe:
+    """A Debian suite, the release of its python3, and the packages of it beyond the usual.
+
+    Natives compiled on the host run in it if the host's own libraries are of this suite or older.
+    """
+
+    suite: str
+    python: str
+    packages: tuple[str, ...]
+
+
+#: Each with the server to measure.
+DEBIAN_12 = Recipe("bookworm", "3.11", ("ipmctl", "postgresql-15"))
+DEBIAN_13 = Recipe("trixie", "3.13", ("cxl", "postgresql-17"))
+
+
+@dataclass(frozen=True)
 class Image:
     """Boot files of a machine; ``disk`` is a raw file that is never written."""
 
     kernel: Path
     disk: Path
     key: Path
+    python: str
 
 
-def image() -> Image:
+def image(recipe: Recipe = DEBIAN_12) -> Image:
     """The image, built now if there is none of this recipe; needs root to build."""
-    folder = CACHE / "images" / _recipe_key()
+    folder = CACHE / "images" / _recipe_key(recipe)
     with lock("images"):
         if not (folder / "complete").exists():
             install_host_packages()
-            _build(folder)
+            _build(folder, recipe)
         elif shutil.which("qemu-system-x86_64") is None:
             install_host_packages()
         forget_unused(folder)
-    return Image(folder / "vmlinuz", folder / "root.ext4", folder / "id_ed25519")
+    kernel, disk, key = (folder / name for name in ("vmlinuz", "root.ext4", "id_ed25519"))
+    return Image(kernel, disk, key, recipe.python)
 
 
-def _recipe_key() -> str:
-    recipe = [Path(__file__).read_text(encoding="utf-8"), GUEST_PYTHON, *dependencies()]
-    return hashlib.sha256("\0".join(recipe).encode()).hexdigest()[:16]
+def _recipe_key(recipe: Recipe) -> str:
+    parts = [Path(__file__).read_text(encoding="utf-8"), repr(recipe), *dependencies()]
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
 
 
 def install_host_packages() -> None:
@@ -148,7 +162,7 @@ def install_host_packages() -> None:
         )
 
 
-def _build(folder: Path) -> None:
+def _build(folder: Path, recipe: Recipe) -> None:
     if os.geteuid() != 0:
         raise RuntimeError("building the test machine's image needs root (owners of its files)")
     with tempfile.TemporaryDirectory(dir=folder.parent, prefix="building-") as scratch:
@@ -156,7 +170,7 @@ def _build(folder: Path) -> None:
         result = Path(scratch) / "image"
         result.mkdir()
         wheelhouse = Path(scratch) / "wheelhouse"
-        download_wheelhouse(wheelhouse)
+        download_wheelhouse(wheelhouse, recipe.python)
         # It mounts the host's /proc, /sys and /dev below the scratch folder. In a mount
         # namespace of its own they are nowhere else, and gone with it: whoever removes
         # the folder of a killed build must not walk into them.
@@ -168,14 +182,14 @@ def _build(folder: Path) -> None:
             "--quiet",
             "--mode=root",
             "--variant=minbase",
-            f"--include={','.join(GUEST_PACKAGES)}",
+            f"--include={','.join((*GUEST_PACKAGES, *recipe.packages))}",
             *(f"--dpkgopt=path-exclude=/usr/share/{d}/*" for d in ("man", "doc", "locale", "info")),
             *_install_wheels(wheelhouse),
-            SUITE,
+            recipe.suite,
             str(root),
         )
         run("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(result / "id_ed25519"))
-        customise(root, (result / "id_ed25519.pub").read_text(encoding="ascii"))
+        _customise(root, (result / "id_ed25519.pub").read_text(encoding="ascii"))
         shutil.copyfile(next((root / "boot").glob("vmlinuz-*")), result / "vmlinuz")
         for initrd in (root / "boot").glob("initrd.img-*"):
             initrd.unlink()
@@ -201,7 +215,7 @@ def _install_wheels(wheelhouse: Path) -> list[str]:
     return [f"--customize-hook={step}" for step in steps]
 
 
-def customise(root: Path, public_key: str) -> None:
+def _customise(root: Path, public_key: str) -> None:
     """Write what makes a Debian tree the guest: network, login, no units that only cost time."""
     for name, text in GUEST_FILES.items():
         path = root / name
@@ -212,8 +226,9 @@ def customise(root: Path, public_key: str) -> None:
     (ssh / "authorized_keys").write_text(public_key, encoding="ascii")
     (root / "etc" / "machine-id").write_text("", encoding="ascii")
     # The cluster that the package made: nobody starts it.
-    for made in ("etc/postgresql/15", "var/lib/postgresql/15"):
-        shutil.rmtree(root / made, ignore_errors=True)
+    for made in ("etc/postgresql", "var/lib/postgresql"):
+        for cluster in (root / made).glob("[0-9]*"):
+            shutil.rmtree(cluster)
     units = root / "etc" / "systemd" / "system"
     wants = units / "multi-user.target.wants"
     wants.mkdir(parents=True, exist_ok=True)

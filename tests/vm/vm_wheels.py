@@ -10,8 +10,7 @@ from pathlib import Path
 
 from vm_cache import CACHE, REPOSITORY, forget_unused, lock
 
-#: The machine's python3, and the newest C library (glibc's minor release) that it has.
-GUEST_PYTHON = "3.11"
+#: Newest C library (glibc's minor release) that each machine has.
 _GUEST_GLIBC_MINOR = 36
 #: What the harness's wheel is made of.
 _SOURCES = (
@@ -28,11 +27,11 @@ def dependencies() -> list[str]:
     return wanted
 
 
-def download_wheelhouse(folder: Path) -> None:
+def download_wheelhouse(folder: Path, python: str) -> None:
     """Wheels of all that the harness depends on, for the machine's Python, into ``folder``."""
     platforms = [f"manylinux_2_{minor}_x86_64" for minor in range(_GUEST_GLIBC_MINOR, 4, -1)]
     platforms += [f"manylinux{year}_x86_64" for year in ("2014", "2010", "1")]
-    for_guest = ["--implementation=cp", f"--python-version={GUEST_PYTHON}"]
+    for_guest = ["--implementation=cp", f"--python-version={python}"]
     for_guest += [f"--platform={platform}" for platform in platforms]
     _pip("download", "--only-binary=:all:", *for_guest, f"--dest={folder}", *dependencies())
 

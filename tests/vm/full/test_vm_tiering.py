@@ -1,0 +1,140 @@
+"""Weights of Linux's own, and pages that it promotes and demotes, under a real server.
+
+Debian 13's kernel (6.12). Nodes 0 and 1 have processors, node 2 is memory alone, and node 3 is
+persistent memory as system-ram, in a lower memory tier. It is not CXL memory: QEMU emulates each
+access to that, and QEMU 10 ends with a segmentation fault where programs have their memory there.
+"""
+
+import os
+import shlex
+from typing import Any
+
+import pytest
+from vm_guest import fresh_machine, harness, install_harness
+from vm_image import DEBIAN_13
+
+pytestmark = pytest.mark.vm
+
+HOST = """schema: 1
+tiers:
+  ssd: {kind: block, path: /var/lib/bench}
+  near: {kind: numa, node: 0}
+  far: {kind: numa, node: 2}
+  slow: {kind: numa, node: 3}
+"""
+SLOW_NODE = """set -e
+echo offline > /sys/devices/system/memory/auto_online_blocks
+ndctl disable-region all; ndctl init-labels -f all; ndctl enable-region all
+ndctl create-namespace -r region1 -m devdax
+udevadm settle
+daxctl reconfigure-device --mode=system-ram dax1.0
+grep -q MemTotal /sys/devices/system/node/node3/meminfo
+sysctl -q kernel.numa_balancing=1
+"""
+WEIGHTS = "/sys/kernel/mm/mempolicy/weighted_interleave"
+SETTINGS = "cat /proc/sys/kernel/numa_balancing /sys/kernel/mm/numa/demotion_enabled"
+#: 64 MiB, and the line of numa_maps that shows where they are.
+FILL = """
+import mmap
+block = mmap.mmap(-1, 64 << 20)
+for at in range(0, len(block), mmap.PAGESIZE):
+    block[at] = 1
+print(next(l for l in open("/proc/self/numa_maps") if "dirty=16384" in l or "anon=16384" in l))
+"""
+#: Fills while the run has set the weights; the harness is killed then.
+WEIGHED = f"""
+setsid COMMAND > /root/weighted.txt 2>&1 &
+harness=$!
+until [ "$(cat {WEIGHTS}/node0)" = 3 ]; do
+  kill -0 $harness || {{ cat /root/weighted.txt >&2; exit 3; }}
+  sleep 0.1
+done
+numactl --weighted-interleave=0,2 python3 /root/fill.py
+kill -9 $harness
+for try in $(seq 100); do
+  [ "$(cat {WEIGHTS}/node0)" = 1 ] && break
+  sleep 0.2
+done
+echo restored=$(cat {WEIGHTS}/node0)
+"""
+#: Takes node 0 but for 80 MiB, so that a server's memory does not fit there.
+TAKEN = """
+import ctypes, mmap, re, sys
+libc = ctypes.CDLL(None)
+free = lambda: int(re.search(r"MemFree: +(\\d+)", open(NODE).read())[1]) >> 10
+NODE = "/sys/devices/system/node/node0/meminfo"
+blocks = []
+while free() > 80:
+    blocks.append(mmap.mmap(-1, 4 << 20, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS))
+    start = ctypes.addressof(ctypes.c_char.from_buffer(blocks[-1]))
+    assert libc.mlock(ctypes.c_void_p(start), ctypes.c_size_t(4 << 20)) == 0
+print("taken", flush=True)
+sys.stdin.read()
+"""
+RUN = (
+    *("run", "ycsb", "--host", "/root/host.yml", "--engine", "postgres", "--records", 1000),
+    *("--threads", 2, "--ramp-up", "0s", "--repeats", 1, "--json", "--placement"),
+)
+
+
+@pytest.fixture(scope="module")
+def vm():
+    if os.geteuid() != 0:
+        pytest.skip("building the test machine's image needs root")
+    with fresh_machine(memory_nodes=3, recipe=DEBIAN_13) as machine:
+        machine.run(SLOW_NODE)
+        install_harness(machine)
+        machine.run("mkdir -p /var/lib/bench; cat > /root/host.yml", given=HOST)
+        yield machine
+
+
+def totals(run: dict[str, Any], name: str) -> float:
+    values: list[float] = [each["value"] for each in run["metrics"] if each["name"] == name]
+    return sum(values)
+
+
+def test_linux_interleaves_by_the_weights_of_a_run_and_they_are_restored_after_a_kill(vm):
+    vm.run("cat > /root/fill.py", given=FILL)
+    argv = ["harness", *RUN, "data=ssd,memory=weighted:near=3,far=1", "--operations", 20000]
+    words = vm.run(WEIGHED.replace("COMMAND", shlex.join(map(str, argv)))).split()
+    assert {"N0=12288", "N2=4096", "restored=1"} <= set(words)
+
+
+def test_a_run_has_the_memory_of_the_nodes_that_it_is_bound_to(vm):
+    done = harness(vm, *RUN, "data=ssd,memory=weighted:near=3,far=1", "--operations", 500)
+    assert done.code == 0, done.err
+    (run,) = done.json["runs"]
+    (check,) = [check for check in run["checks"] if check["name"] == "memory-policy"]
+    assert check["status"] in ("passed", "unknown"), check
+    sizes = vm.run("cat /sys/devices/system/node/node[02]/meminfo | grep MemTotal").split()
+    assert run["memory_bytes"] == sum(int(word) << 10 for word in sizes[3::5])
+    applied = vm.run("grep -h memory_policy /root/results/runs/*/manifest.json")
+    assert "3:1, by Linux" in applied
+
+
+def test_linux_promotes_and_demotes_pages_of_a_server_with_tiered_memory(vm):
+    demoted = "awk '/^pgdemote/ {n += $2} END {print n}' /proc/vmstat"
+    before = int(vm.run(demoted))
+    vm.run("cat > /root/taken.py", given=TAKEN)
+    vm.run(
+        "sync; echo 3 > /proc/sys/vm/drop_caches; rm -f /root/hold; mkfifo /root/hold\n"
+        "numactl --membind=0 python3 /root/taken.py <> /root/hold > /root/taken.txt 2>&1 &\n"
+        "until grep -q taken /root/taken.txt; do kill -0 $! || exit 3; sleep 0.1; done\n"
+        "echo $! > /root/taken.pid"
+    )
+    done = harness(vm, *RUN, "data=ssd,memory=tiered:near,slow", "--operations", 5000)
+    assert int(vm.run(demoted)) > before
+    vm.run("kill $(cat /root/taken.pid)")
+    assert done.code == 0, done.err
+    (run,) = done.json["runs"]
+    (check,) = [check for check in run["checks"] if check["name"] == "memory-policy"]
+    assert check["status"] == "passed", check
+    assert totals(run, "window_vm_numa_hint_faults_count") > 0
+    assert totals(run, "window_vm_pgpromote_success_count") > 0
+    slow = [
+        metric["value"]
+        for metric in run["metrics"]
+        if metric["name"] == "vm_engine_memory_bytes" and metric["labels"]["node"] == "3"
+    ]
+    assert len(slow) == 2 and min(slow) > 0
+    assert vm.run(SETTINGS).split() == ["1", "false"]
