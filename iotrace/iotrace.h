@@ -170,7 +170,6 @@ struct due {
   bool cached;
   bool copies; // from the page cache, when the device is done: what the base tier's call takes
   uint64_t end_ns;
-  uint64_t waits;      // one after the other
   uint64_t filling_ns; // processor time of filling the page cache
   uint64_t processor_ns; // of the kernel, for the request
   bool as_engine_saw;

@@ -236,11 +236,9 @@ static void write_back(struct thread *thread, unsigned number, uint64_t now) {
   }
 }
 
-static struct due device_due(unsigned number, enum operation operation, uint64_t end_ns,
-                             uint64_t waits) {
+static struct due device_due(unsigned number, enum operation operation, uint64_t end_ns) {
   return (struct due){.modelled = true,
                       .end_ns = end_ns,
-                      .waits = waits,
                       .processor_ns = models_of_page()->devices[number].processor_ns[operation]};
 }
 
@@ -267,7 +265,6 @@ static struct due buffered(struct thread *thread, unsigned number, const struct 
                : (struct due){.modelled = true,
                               .copies = copies,
                               .end_ns = found.end_ns,
-                              .waits = 1,
                               .filling_ns = found.filling_ns,
                               .processor_ns = device->processor_ns[READ]};
   }
@@ -279,18 +276,17 @@ static struct due buffered(struct thread *thread, unsigned number, const struct 
     } else if (!access->file.durable) {
       struct chunk *chunk;
       uint64_t bytes = cache_write_back(number, start, &chunk);
-      return device_due(number, WRITE, request(thread, number, WRITE, bytes, start, true), 1);
+      return device_due(number, WRITE, request(thread, number, WRITE, bytes, start, true));
     }
     cache_sync(&pages, &start);
     unsigned sync = sync_of(number, take_grown(access->descriptor));
-    return device_due(number, SYNC, request(thread, number, sync, access->bytes, start, true), 1);
+    return device_due(number, SYNC, request(thread, number, sync, access->bytes, start, true));
   }
   pages.offset = 0; // and not where the next write() goes
   pages.bytes = size_of(access->descriptor);
   uint64_t dirty = cache_sync(&pages, &start);
   unsigned sync = sync_of(number, access->grown);
-  uint64_t waits = dirty == 0 ? 1 : models_of_page()->devices[number].sync_waits;
-  return device_due(number, SYNC, request(thread, number, sync, dirty, start, true), waits);
+  return device_due(number, SYNC, request(thread, number, sync, dirty, start, true));
 }
 
 struct due due_at(struct thread *thread, const struct access *access, uint64_t start) {
@@ -309,7 +305,7 @@ struct due due_at(struct thread *thread, const struct access *access, uint64_t s
     operation = SYNC;
   }
   return device_due(number, operation,
-                    request(thread, number, operation, access->bytes, start, true), 1);
+                    request(thread, number, operation, access->bytes, start, true));
 }
 
 // The modelled device of a descriptor's file, if its page cache is modelled; -1: it has none.

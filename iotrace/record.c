@@ -86,19 +86,16 @@ uint64_t use_processor(uint64_t ns) {
   return now_ns() - start - ns;
 }
 
-// Returns when the thread runs again. The wake's lateness is a running quantile of one in nine: what
-// a processor takes to wake, without the waiting for one.
-static uint64_t sleep_towards(struct thread *thread, uint64_t deadline) {
-  uint64_t until = deadline - thread->wake_ns;
-  sleep_until(until);
-  uint64_t woken = now_ns();
-  if (woken > until + thread->wake_ns) {
+// Sleeps until shortly before the deadline. The wake's lateness is a running quantile of one in nine:
+// what a processor takes to wake, without the waiting for one.
+static void sleep_towards(struct thread *thread, uint64_t deadline) {
+  sleep_until(deadline - thread->wake_ns);
+  if (now_ns() > deadline) {
     thread->wake_ns += thread->wake_ns < LONGEST_WAKE_NS ? WAKE_STEP_NS : 0;
   } else {
     uint64_t step = WAKE_STEPS_DOWN * WAKE_STEP_NS;
     thread->wake_ns -= thread->wake_ns < step ? thread->wake_ns : step;
   }
-  return woken;
 }
 
 uint64_t wait_until(struct thread *thread, uint64_t now, uint64_t deadline) {
@@ -176,27 +173,11 @@ static bool count_access(struct thread *thread, struct cell *cell, const struct 
   return sequential;
 }
 
-// Sleeps in the stages of a call, and uses what processor time its sleeps have not. A sync waits for
-// its writes, for a worker that sends the flush, and for the flush: on a busy host, each of them waits
-// for a processor, too. Its sleeps and wakes may use more than the call's processor time: the
-// thread's next calls use so much less. Returns when it is over.
-static uint64_t work_and_wait(struct thread *thread, const struct due *due, uint64_t processor_ns) {
-  uint64_t now = now_ns(), begun = clock_ns(CLOCK_THREAD_CPUTIME_ID), lost = 0;
-  uint64_t idle = due->end_ns > now + processor_ns ? due->end_ns - now - processor_ns : 0;
-  uint64_t each = idle / due->waits;
-  for (uint64_t i = 1; i < due->waits && each > thread->wake_ns; i++) {
-    uint64_t until = now + i * each + lost, woken = sleep_towards(thread, until);
-    lost += woken > until ? woken - until : 0;
-  }
-  uint64_t used = clock_ns(CLOCK_THREAD_CPUTIME_ID) - begun + thread->excess_ns;
-  lost += processor_ns > used ? use_processor(processor_ns - used) : 0;
-  uint64_t end = wait_until(thread, now_ns(), due->end_ns + lost);
-  if (processor_ns != 0) {
-    used = clock_ns(CLOCK_THREAD_CPUTIME_ID) - begun + thread->excess_ns;
-    uint64_t excess = used > processor_ns ? used - processor_ns : 0;
-    thread->excess_ns = excess < MOST_EXCESS_NS ? excess : MOST_EXCESS_NS;
-  }
-  return end;
+// What the sleep and the model itself used beyond a call's processor time, the thread's next calls use
+// less.
+static void settle_excess(struct thread *thread, uint64_t used_ns, uint64_t processor_ns) {
+  uint64_t excess = later(used_ns + thread->excess_ns, processor_ns) - processor_ns;
+  thread->excess_ns = excess < MOST_EXCESS_NS ? excess : MOST_EXCESS_NS;
 }
 
 // A call takes longer after the thread has worked, up to WORK_NS. Returns whether that is so here.
@@ -249,19 +230,25 @@ static uint64_t wait_for_device(struct thread *thread, struct cell *cell, const 
     due.end_ns = settle_overdue(thread, end, due.end_ns);
   }
   due.end_ns = due.end_ns < end + LONGEST_DELAY_NS ? due.end_ns : end + LONGEST_DELAY_NS;
+  uint64_t processor_ns = 0, begun = 0;
   if (due.end_ns > end) {
-    uint64_t base_ns = due.copies ? 0 : end - call->start_ns;
-    uint64_t processor_ns = later(due.processor_ns, base_ns) - base_ns;
+    // Less what the base tier, in memory, and the model have used already.
+    uint64_t used_ns = now_ns() - (due.copies ? end : call->start_ns);
+    processor_ns = later(due.processor_ns, used_ns) - used_ns;
     processor_ns += later(due.filling_ns, copied_ns) - copied_ns;
-    end = processor_ns != 0 || due.waits > 1 ? work_and_wait(thread, &due, processor_ns)
-                                             : wait_until(thread, now_ns(), due.end_ns);
+    begun = processor_ns != 0 ? clock_ns(CLOCK_THREAD_CPUTIME_ID) : 0;
+    uint64_t lost = use_processor(later(processor_ns, thread->excess_ns) - thread->excess_ns);
+    end = wait_until(thread, now_ns(), due.end_ns + lost);
   }
   if (due.as_engine_saw && end > due.end_ns) {
     add_overdue(thread, end - due.end_ns);
   }
   add(&distribution->achieved[counter_of(end - call->start_ns)], 1);
-  if (works) {
+  if (works || processor_ns != 0) {
     thread->rested_ns = clock_ns(CLOCK_THREAD_CPUTIME_ID);
+  }
+  if (processor_ns != 0) {
+    settle_excess(thread, thread->rested_ns - begun, processor_ns);
   }
   return end;
 }

@@ -72,7 +72,6 @@ class Shape:
             points=points,
             bandwidth=rates,
             readahead_bytes=self.readahead_bytes,
-            sync_waits=1,
             in_engine=True,
             source="a response curve",
         )

@@ -35,8 +35,6 @@ SERVICES = (*OPERATIONS, GROWN)
 MOST_SIZES, MOST_PARALLEL = 8, 64
 #: Depths 2, 4, 8 … MOST_PARALLEL.
 MOST_DEPTHS = 6
-#: Waits of a sync on a device with a volatile cache: for the writes, a worker, and the flush.
-FLUSHED = 3
 #: Linux's own, where no rule of udev sets another.
 DEFAULT_READAHEAD_BYTES = 128 << 10
 #: The model that adds nothing: it measures what a device of no latency would gain at most.
@@ -47,7 +45,7 @@ _SUFFIX = ".yml"
 #: Keys of a file whose values a model has as they are.
 AS_STATED = (
     *("name", "description", "basis", "source", "made_of", "page_cache", "parallel"),
-    *("sync_waits", "in_engine"),
+    "in_engine",
 )
 #: What each part of an engine does to its files.
 _NEEDS: Mapping[str, tuple[str, ...]] = {
@@ -115,11 +113,9 @@ class DeviceModel:
     ``after_work``: by operation. ``depth_longer_ns``: by how much a read takes longer where 2, 4,
     8 and so on requests are under way, itself included; linear between them.
     ``basis``: ``measured`` (on a tier), ``published``, ``target`` (a vendor's promise),
-    or ``constant``. ``sync_waits``: how often a processor has to go on with a sync of dirty pages:
-    3 where Linux, after its writes, has a worker send a flush (a volatile cache); 1 where there is
-    none. ``made_of``: None of published figures. ``in_engine``: the durations are those of an
-    engine's calls on this host, which contain the copying from the page cache and the waiting for
-    processors.
+    or ``constant``. ``made_of``: None of published figures. ``in_engine``: the durations are those
+    of an engine's calls on this host, which contain the copying from the page cache and the waiting
+    for processors.
     """
 
     name: str
@@ -136,7 +132,6 @@ class DeviceModel:
     processor_ns: Mapping[str, int] = field(default_factory=dict)
     after_work: Mapping[str, AfterWork] = field(default_factory=dict)
     depth_longer_ns: tuple[int, ...] = ()
-    sync_waits: int = FLUSHED
     in_engine: bool = False
     source: str = ""
     made_of: MeasuredTier | None = None
@@ -155,7 +150,7 @@ class DeviceModel:
         return content_hash(
             {
                 **attributes(self, "page_cache", "parallel", "bandwidth", "fill_ns"),
-                **attributes(self, "sync_waits", "in_engine"),
+                "in_engine": self.in_engine,
                 "burst": dict(self.burst_bytes),
                 "processor": dict(self.processor_ns),
                 "after_work": {
@@ -252,9 +247,7 @@ def _constant(name: str) -> DeviceModel:
         return DeviceModel(name, "A device of no latency", "constant")
     point = Point(4096, constant(duration_ns), name)
     points = dict.fromkeys(OPERATIONS, (point,))
-    return DeviceModel(
-        name, "Every request takes the same time", "constant", points=points, sync_waits=1
-    )
+    return DeviceModel(name, "Every request takes the same time", "constant", points=points)
 
 
 def load_model(path: Path) -> DeviceModel:
@@ -386,7 +379,7 @@ def _device(model: DeviceModel, cache: PageCache) -> bytes:
     beyond = deepest * (MOST_DEPTHS - max(1, len(model.depth_longer_ns)))
     pages = _UNLIMITED_PAGES if cache.size_bytes is None else cache.size_bytes // _PAGE_BYTES
     return struct.pack(
-        "<31Q",
+        "<30Q",
         min(model.parallel, MOST_PARALLEL),
         _ps_per_byte(model, "read"),
         _ps_per_byte(model, "write"),
@@ -399,7 +392,6 @@ def _device(model: DeviceModel, cache: PageCache) -> bytes:
         max(1, cache.throttle_bytes // _PAGE_BYTES),
         cache.expire_ns,
         model.fill_ns,
-        model.sync_waits,
         buffer.program_bytes if buffer else 0,
         buffer.program_ns if buffer else 0,
         *(model.processor_ns.get(operation, 0) for operation in OPERATIONS),

@@ -103,13 +103,6 @@ class DeviceDocument(
         Mapping[_Operation, AfterWorkDocument],
         Meta(min_length=1, description=AfterWorkDocument.__doc__),
     ] = field(default_factory=dict)
-    sync_waits: Annotated[
-        Literal[1, 3],
-        Meta(
-            description="how often a sync of dirty pages waits: 3, for its writes, a worker and "
-            "the flush of a volatile cache (the default), or once"
-        ),
-    ] = written(3)
     in_engine: Annotated[
         bool,
         Meta(

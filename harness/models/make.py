@@ -14,7 +14,6 @@ from harness.errors import RunFailed, UsageError
 from harness.models.device import (
     AS_STATED,
     DEFAULT_READAHEAD_BYTES,
-    FLUSHED,
     GROWN,
     MOST_PARALLEL,
     OPERATIONS,
@@ -106,7 +105,6 @@ def model_of(run: StoredRun, name: str) -> DeviceModel:
         else {},
         after_work=dict(_after_work(metrics)) if buffered else {},
         depth_longer_ns=() if in_memory else depth_longer_ns,
-        sync_waits=1 if facts.volatile_cache is False else FLUSHED,
         readahead_bytes=facts.readahead_bytes or DEFAULT_READAHEAD_BYTES,
         source=f"run {run.run_id}",
         made_of=MeasuredTier(tier.name, run.manifest.host.host_id),

@@ -74,6 +74,34 @@ def test_a_sync_with_its_processor_time_uses_it_and_is_not_passed_on(trace, run)
     assert trace.page.read().histogram(WAL_SYNC, "achieved").max >= 9_000_000
 
 
+CALLS = {
+    "sync": "os.pwrite(fd, bytes(4096), 0); start = used(); os.fsync(fd)",
+    "read": "start = used(); os.pread(fd, 4096, 0)",
+}
+
+
+@pytest.mark.parametrize("operation", CALLS)
+def test_a_call_uses_the_processor_time_of_the_device_and_sleeps_once(trace, run, operation):
+    model = replace(
+        buffered(read=6000, write=1, sync=6000),
+        page_cache=operation == "sync",
+        processor_ns={operation: 2_000_000},
+    )
+    use(trace, model)
+    printed = run(
+        STORED + "import resource, time\n"
+        "of_thread = lambda: resource.getrusage(resource.RUSAGE_THREAD)\n"
+        "used = lambda: (of_thread().ru_nvcsw, time.thread_time_ns())\n"
+        "sleeps, processor_ns = [], 0\n"
+        f"for _ in range(20): {CALLS[operation]}; end = used(); "
+        "sleeps.append(end[0] - start[0]); processor_ns += end[1] - start[1]\n"
+        "print(processor_ns, *sleeps)"
+    )
+    processor_ns, *sleeps = map(int, printed.split())
+    assert processor_ns == pytest.approx(20 * 2_000_000, rel=0.05)
+    assert sleeps == [1] * 20
+
+
 def test_a_call_takes_longer_after_the_thread_has_worked(trace, run):
     """In full after 300 us of its own processor time, of which it uses less between two calls."""
     model = DeviceModel("disk", "", "published", False, points=constant(read=10, write=1, sync=1))
