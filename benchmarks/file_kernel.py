@@ -18,7 +18,7 @@ import os
 import subprocess
 import tempfile
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import geometric_mean, median
@@ -150,7 +150,9 @@ def goes_direct(path: Path) -> bool:
     return True
 
 
-def measured(device: Device, pairs: int, seconds: float) -> dict[Cell, dict[str, list[Seen]]]:
+def measured(
+    device: Device, cells: Sequence[Cell], pairs: int, seconds: float
+) -> dict[Cell, dict[str, list[Seen]]]:
     """Return what each program reported of each cell, a value a round."""
     seen: dict[Cell, dict[str, list[Seen]]] = {}
     with tempfile.TemporaryDirectory(dir=device.path, prefix="file-kernel-") as work:
@@ -158,7 +160,7 @@ def measured(device: Device, pairs: int, seconds: float) -> dict[Cell, dict[str,
         (place.path / FILE).touch()
         possible = goes_direct(place.path / FILE)
         for number in range(pairs):
-            for cell in CELLS:
+            for cell in cells:
                 of_cell = seen.setdefault(cell, defaultdict(list))
                 direct = cell.direct and possible
                 for name in ("ours", "fio") if number % 2 == 0 else ("fio", "ours"):
@@ -205,6 +207,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--tier", action="append", choices=TIERS, help="may repeat")
     parser.add_argument("--folder", type=Path, help="of another device")
+    parser.add_argument("--cell", action="append", help="part of its name; may repeat")
     parser.add_argument("--pairs", type=int, default=4)
     parser.add_argument("--seconds", type=float, default=0.3)
     given = parsed(parser, pairs=1, seconds=0.05, folder=Path("/var/tmp"))
@@ -227,7 +230,8 @@ def main() -> None:
 
 def show(device: Device, given: argparse.Namespace) -> None:
     """Measure a device, and print its rows."""
-    seen = measured(device, given.pairs, given.seconds)
+    cells = [cell for cell in CELLS if any(part in cell.name for part in given.cell or [""])]
+    seen = measured(device, cells, given.pairs, given.seconds)
     print("\n".join(report(device.name, seen)), flush=True)
 
 
