@@ -82,5 +82,5 @@ def output_of(*command: str) -> str:
 
 
 def workloads_in(sql_folder: Path) -> tuple[str, ...]:
-    """Return the workloads that an engine brings SQL for."""
-    return tuple(folder.name for folder in sql_folder.iterdir())
+    """Return the workloads that an engine brings SQL for: none without such a folder."""
+    return tuple(folder.name for folder in sql_folder.glob("*/"))

@@ -17,6 +17,7 @@ from typing import Literal, TypeAlias
 
 from msgspec import field
 
+from harness.errors import UsageError
 from harness.paths import extension_folders
 from harness.store.spec import MICRO, JsonObject
 from harness.structs import Misfit, Struct, convert
@@ -227,27 +228,38 @@ def brief_parameters(workload: str) -> tuple[str, ...]:
 
 @lru_cache(maxsize=8)
 def _stated(_folders: str | None) -> _Stated:
-    """Merge the files; the first that states a metric or a workload counts.
+    """Merge the files; UsageError where two state a metric, or words of a parameter, differently.
 
-    A parameter has the first words, and implies what follows from it in any workload.
+    A parameter implies what follows from it in any workload.
     """
     metrics: dict[str, MetricInfo] = {}
     workloads: dict[str, WorkloadInfo] = {}
     parameters: dict[str, ParameterInfo] = {}
     counters: dict[str, str] = {}
+    files: dict[str, Path] = {}
     for path in metric_files():
         stated = _read(path)
         counters |= stated.counters
         for name, metric in stated.metrics.items():
-            metrics.setdefault(name, metric)
+            if metrics.setdefault(name, metric) != metric:
+                raise _stated_twice(f"metric {name}", files[name], path)
+            files.setdefault(name, path)
         for name, info in stated.parameters.items():
             earlier = parameters.get(name, ParameterInfo())
+            if earlier.words and info.words and earlier.words != info.words:
+                raise _stated_twice(f"words of parameter {name}", files[f"words {name}"], path)
+            if info.words:
+                files.setdefault(f"words {name}", path)
             implied = dict.fromkeys((*earlier.implies, *info.implies))
             parameters[name] = ParameterInfo(earlier.words or info.words, tuple(implied))
         if stated.title:
             name = MICRO if path == _MICRO else path.parent.name
             workloads.setdefault(name, stated)
     return _Stated(metrics, workloads, parameters, counters)
+
+
+def _stated_twice(what: str, first: Path, second: Path) -> UsageError:
+    return UsageError(f"{second}: {what}", f"{first} states it differently", "choose another name")
 
 
 def _read(path: Path) -> _File:

@@ -1,6 +1,6 @@
 """A study: arms in an order, a rule that says when there are enough runs of them, and an answer.
 
-Every command that makes runs is one (ARCHITECTURE.md has the list). It states what differs; what
+Every command that makes runs is one (docs/studies.md has the list). It states what differs; what
 does not is here and in harness.cli.study: plan, dry run, resuming, retries, time, interruption.
 """
 

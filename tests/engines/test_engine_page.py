@@ -126,5 +126,12 @@ def test_a_run_whose_engine_listens_unannounced_fails(engines):
     assert "listens" in run["error"]["problem"]
 
 
+def test_it_needs_no_sql_of_its_own(engines):
+    shutil.rmtree(engines / "sqlite/sql")
+    done = harness(engines.parent, "engines list --json")
+    assert done.returncode == 0, done.stderr
+    assert "sqlite" in done.stdout and "entry-unreadable" not in done.stderr
+
+
 def _rounded(rows: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
     return [tuple(v if isinstance(v, str) else round(float(v), 2) for v in row) for row in rows]

@@ -128,6 +128,25 @@ def test_what_a_file_misstates_is_refused_with_line_and_nearest_name(
     assert all(name in caught.value.context for name in names), caught.value.context
 
 
+@pytest.mark.parametrize(
+    "stated",
+    [
+        "metrics: {operations_per_second: {title: requests, role: headline}}",
+        "parameters: {rate: {words: speed of the belt}}",
+    ],
+)
+def test_names_that_another_file_states_differently_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stated: str
+) -> None:
+    (tmp_path / "odd").mkdir()
+    (tmp_path / "odd/metrics.yml").write_text(f"title: odd\n{stated}\n", encoding="utf-8")
+    monkeypatch.setenv("HARNESS_WORKLOAD_PATH", str(tmp_path))
+    with pytest.raises(UsageError) as caught:
+        metrics()
+    assert "workloads/metrics.yml" in f"{caught.value.problem} {caught.value.context}"
+    assert str(tmp_path) in f"{caught.value.problem} {caught.value.context}"
+
+
 def test_every_chart_that_a_file_may_name_is_drawn() -> None:
     assert set(CHARTS) == set(get_args(Chart))
 
