@@ -39,6 +39,7 @@ _PANELS = {
     "Devices": {
         "micro": ("micro", "List and show suites of microbenchmarks; `run micro` runs one."),
         "card": ("results", "Write a page per device: preferences, practices, prices."),
+        "flushes": ("flushes", "Count the flushes and fences that a program executes."),
         "rewrite": ("rewrite", "Replace flush instructions in a program or library."),
     },
     "Hosts": {

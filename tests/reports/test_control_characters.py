@@ -97,6 +97,7 @@ COMMANDS: dict[str, Sequence[str]] = {
     "micro show": ["MARK"],
     "micro import": ["MARK --out OUT/MARK"],
     "card": ["-o OUT"],
+    "flushes": ["MARK"],
     "rewrite": ["MARK -o OUT/MARK"],
     "paper": ["paper.yml --budget 1ns --emulate pmem -o OUT"],
     "conclusions": [""],
