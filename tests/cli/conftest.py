@@ -15,9 +15,10 @@ from typing import Any
 
 import forked
 import pytest
+from generated import shared_files
 from open_files import opened
 from patience import PATIENCE_S, eventually
-from scratch import open_directory
+from scratch import open_directory, session_directory
 
 from harness.micro.metrics import NOTHING_DONE
 from harness.supervise.credentials import unprivileged
@@ -264,6 +265,13 @@ def _new_harness() -> Iterator[Harness]:
         (root / "tmp").mkdir()
         (root / "tmp").chmod(0o1777)
         yield Harness(root)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def shared() -> Iterator[None]:
+    """Commands within a test do what forked ones do."""
+    with shared_files(session_directory()):
+        yield
 
 
 @pytest.fixture

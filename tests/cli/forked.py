@@ -17,6 +17,10 @@ from functools import cache
 from importlib import import_module
 from pathlib import Path
 
+sys.path.append(str(Path(__file__).parents[1]))  # as a program, which pytest has not prepared
+from generated import shared_files
+from scratch import session_directory
+
 _HANGS_S = 600
 #: Variables that decide what is imported, or how Python itself starts.
 READ_BY_IMPORTS = {"HARNESS_MONITOR_PATH", "HARNESS_WORKLOAD_PATH", "LC_ALL", "PYTHONUTF8"}
@@ -49,7 +53,7 @@ def run(argv: Sequence[str], folder: Path, environment: Mapping[str, str]) -> tu
 def _server() -> subprocess.Popen[str]:
     """Reads requests and answers each with the exit status, one at a time."""
     return subprocess.Popen(
-        [sys.executable, __file__],
+        [sys.executable, __file__, str(session_directory())],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
@@ -60,6 +64,11 @@ def _server() -> subprocess.Popen[str]:
 def _serve() -> None:
     for name in _IMPORTED:
         import_module(name)
+    with shared_files(Path(sys.argv[1])):
+        _serve_commands()
+
+
+def _serve_commands() -> None:
     while request := sys.stdin.readline():
         if (pid := os.fork()) == 0:
             _command(**json.loads(request))

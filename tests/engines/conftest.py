@@ -4,8 +4,9 @@ from collections.abc import Iterator
 from unittest import mock
 
 import pytest
+from generated import shared_files
 from lab import open_lab
-from scratch import open_directory
+from scratch import open_directory, session_directory
 
 from harness.engine import LoadFormat, LoadRequest
 from harness.progress import SilentProgress
@@ -47,7 +48,7 @@ def tpch_parquet():
 
 def _tpch(form: LoadFormat) -> Iterator[data.Source]:
     """The eight tables at scale 0.01, the larger ones in two files."""
-    with open_directory() as root:
+    with open_directory() as root, shared_files(session_directory()):
         folder = root / "content"
         with mock.patch.object(data, "chunks", return_value=2):
             data.generate(0.01, form, folder, SilentProgress())

@@ -12,10 +12,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from generated import shared_files
 from lab import Lab, execute
 from narrowed import of_kind
 from open_files import LOOPBACK, listening, seen_below
 from patience import eventually, kill
+from scratch import session_directory
 
 from engines._settings import NOT_RECORDED
 from engines.spark.configuration import AUTHENTICATE, Installation, recorded
@@ -59,7 +61,8 @@ def compiled():
 def source(module_lab):
     """TPC-H's data at scale 0.01."""
     folder = module_lab.root / "source" / "content"
-    data.generate(0.01, "parquet", folder, SilentProgress())
+    with shared_files(session_directory()):
+        data.generate(0.01, "parquet", folder, SilentProgress())
     return folder
 
 
