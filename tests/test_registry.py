@@ -45,6 +45,7 @@ _OTHERS = {
     "harness/selftest/faults.py": {"duckdb", "postgres"},
     "harness/selftest/lab.py": {"rocksdb"},
     "harness/cli/common.py": {"postgres"},
+    "harness/cli/curve.py": {"postgres"},
     "harness/cli/results.py": {"postgres"},
     "harness/cli/workload.py": {"duckdb"},
     "reports/published.py": {"mysql", "postgres"},

@@ -7,7 +7,6 @@ package in place of the harness's own; the harness itself never does.
 from __future__ import annotations
 
 import json
-import os
 import re
 import subprocess
 import sys
@@ -22,6 +21,7 @@ from harness import jsonfile
 from harness.engine import EngineOptions, EngineVersion
 from harness.errors import UsageError
 from harness.install import installed
+from harness.supervise import programs
 from harness.supervise.credentials import refuse_exchangeable
 
 #: The oldest release that was tried.
@@ -146,17 +146,10 @@ def _inspect(folder: Path | None, source: str) -> Installation | None:
 @lru_cache(maxsize=64)
 def _probe(folder: Path | None, config: str = "{}") -> Mapping[str, Any]:
     """What the package is, and its error on a configuration; empty if it cannot be imported."""
-    environment = {**os.environ, **({"PYTHONPATH": str(folder)} if folder else {})}
     command = [sys.executable, "-c", _PROBE, config]
+    env = {"PYTHONPATH": str(folder)} if folder else {}
     try:
-        done = subprocess.run(
-            command,
-            env=environment,
-            capture_output=True,
-            text=True,
-            timeout=_TIMEOUT_S,
-            check=False,
-        )
+        done = programs.run(command, timeout_s=_TIMEOUT_S, env=env)
         facts: Mapping[str, Any] = jsonfile.parse(done.stdout) if done.returncode == 0 else {}
     except (OSError, ValueError, subprocess.TimeoutExpired):
         return {}

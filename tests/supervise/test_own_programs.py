@@ -50,6 +50,7 @@ OTHERWISE = {
     "harness/supervise/daemon.py": "what the supervisor starts",
     "harness/supervise/child.py": "what the supervisor starts",
     "harness/cli/__init__.py": "the harness itself",
+    "harness/rewrite/executed.py": "what is traced asks for it before it becomes the program",
     "playbooks/module_utils/tierbench/commands.py": "on a host without the harness",
 }
 STARTERS = {
