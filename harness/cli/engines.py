@@ -68,7 +68,7 @@ def list_(json_: JsonOption = False) -> None:
 @app.command("install")
 def install(
     names: Annotated[
-        list[str] | None, typer.Argument(help="ENGINE or ENGINE=VERSION [all but those on request].")
+        list[str] | None, typer.Argument(help="ENGINE or ENGINE=VERSION [all but on request].")
     ] = None,
     quiet: QuietOption = False,
 ) -> None:
