@@ -48,9 +48,9 @@ def tpch_parquet():
 
 def _tpch(form: LoadFormat) -> Iterator[data.Source]:
     """The eight tables at scale 0.01, the larger ones in two files."""
-    with open_directory() as root, shared_files(session_directory()):
+    with open_directory() as root:
         folder = root / "content"
-        with mock.patch.object(data, "chunks", return_value=2):
+        with shared_files(session_directory()), mock.patch.object(data, "chunks", return_value=2):
             data.generate(0.01, form, folder, SilentProgress())
         for path in (folder, *folder.rglob("*")):
             path.chmod(0o755 if path.is_dir() else 0o644)

@@ -84,6 +84,7 @@ UNLIMITED = {
     "harness/monitors/__init__.py join": BOUNDED,
     "harness/monitors/_perf_stat.py read": "after select with a limit",
     "harness/remote_agent.py wait": "on a client host: the harness that drives it has the limit",
+    "harness/rewrite/executed.py waitpid": "the user's own program, which ends with the harness",
     "harness/supervise/channel.py recv": "a timeout of the socket; the supervisor's end closes",
     "harness/supervise/channel.py recv_fds": "a timeout of the socket; the supervisor's end closes",
     "harness/supervise/child.py readline": "before exec: limit `exec`",
