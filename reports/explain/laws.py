@@ -59,20 +59,23 @@ class Calibration:
     """Facts that A's trace has beyond the demand.
 
     ``commits``: visits to the log of an operation, where each waits until its entry is durable.
-    ``reads``, ``syncs``: times that these took on A, over those of its baseline. ``locked``: for
-    how long an operation holds a lock that all others need, as a share of its time at the log.
+    ``reads``, ``syncs``: times that these took on A, over those of its baseline;
+    ``sync_longer_ns``: by how much syncs took longer. ``locked``: for how long an operation holds a
+    lock that all others need, as a share of its time at the log.
     """
 
     commits: float
     reads: float = 1.0
     syncs: float = 1.0
+    sync_longer_ns: float = 0.0
     locked: float = 0.0
 
 
 def calibrate(demand: Demand, a: Tiers, repeats: Repeats = Repeats.TYPICAL) -> Calibration:
     """Return the calibration by a run on ``a``; its baseline is that of some of the repeats."""
+    syncs, longer_ns = _syncs_on_a(demand, a, repeats)
     calls = Calibration(
-        commits_of(demand, a), _reads_scale(demand, a, repeats), _syncs_scale(demand, a, repeats)
+        commits_of(demand, a), _reads_scale(demand, a, repeats), syncs, max(0.0, longer_ns)
     )
     return replace(calls, locked=_locked(demand, _Network(demand, a, a, calls, repeats).stations()))
 
@@ -91,17 +94,19 @@ def _reads_scale(demand: Demand, a: Tiers, repeats: Repeats) -> float:
     return traced_ns / alone_ns if alone_ns else 1.0
 
 
-def _syncs_scale(demand: Demand, a: Tiers, repeats: Repeats) -> float:
+def _syncs_on_a(demand: Demand, a: Tiers, repeats: Repeats) -> tuple[float, float]:
+    """Return the ratio for syncs of the log, and the difference; 1 and 0 as for reads."""
     syncs = [calls for calls in demand.calls if _is_commit(calls)]
     traced_ns = _traced_ns(demand)
     made = sum(calls.calls for calls in syncs)
     if not traced_ns or not made:
-        return 1.0
+        return 1.0, 0.0
     size = sum(calls.moved_bytes for calls in syncs) / made
     if not a[_LOG].waits("append", size):
-        return 1.0
+        return 1.0, 0.0
     computed_ns = a[_LOG].processor_ns("append", size)
-    return traced_ns / (_append_ns(demand, a[_LOG], size, repeats) + computed_ns)
+    alone_ns = _append_ns(demand, a[_LOG], size, repeats) + computed_ns
+    return traced_ns / alone_ns, traced_ns - alone_ns
 
 
 def _append_ns(demand: Demand, tier: Baseline, size_bytes: float, repeats: Repeats) -> float:
@@ -352,7 +357,9 @@ class _Network:
 
         def sync_ns(group: float) -> float:
             size = entry_bytes * group
-            return self.calibration.syncs * _append_ns(self.demand, tier, size, self.repeats)
+            alone_ns = _append_ns(self.demand, tier, size, self.repeats)
+            longer_ns = self.calibration.sync_longer_ns if tier.waits("append", size) else 0.0
+            return min(1.0, self.calibration.syncs) * alone_ns + longer_ns
 
         alone_ns = sync_ns(1.0)
         groups = [max(1.0, n / 2) for n in range(1, self.demand.customers + 1)]
