@@ -87,6 +87,15 @@ def test_the_run_has_the_times_of_a_and_the_baselines_the_ratio(tmp_path):
     assert law.value == pytest.approx((590 + 400 + 9) / (590 + 20 + 0.3), rel=1e-3)
 
 
+def test_a_sync_takes_as_much_longer_on_b_as_on_a(tmp_path):
+    """A's took 300 µs longer than in its baseline, as where it waited for a processor."""
+    a, b = (tpcc(tmp_path, placement, users=1) for placement in ("ssd-both", "slow-both"))
+    baseline_suite(tmp_path, "ssd", SSD | {"sync": 100.0})
+    baseline_suite(tmp_path, "slow", SSD | {"sync": 500.0})
+    law = of_kind(Predicted, predicted(tmp_path, a, b))
+    assert law.value == pytest.approx((590 + 400 + 9) / (590 + 500 + 300 + 9), rel=1e-3)
+
+
 def test_the_ends_are_of_the_slowest_and_fastest_repeats(tmp_path):
     """B's repeats give the ends; A's own times are the run's, its repeats change the ratio to B."""
     a, b = (tpcc(tmp_path, placement, users=1) for placement in ("ssd-both", "pmem-both"))
@@ -96,8 +105,9 @@ def test_the_ends_are_of_the_slowest_and_fastest_repeats(tmp_path):
     )
     law = of_kind(Predicted, predicted(tmp_path, a, b))
     on_a = 590 + 409
-    assert law.low == pytest.approx(on_a / (590 + 409 / 10 * 2.0 / 0.5), rel=5e-3)
-    assert law.high == pytest.approx(on_a / (590 + 409 / 10 * 1.0 / 1.5), rel=5e-3)
+    # The sync of 400 µs took 200 µs longer than A's fastest repeat, and two thirds of its slowest.
+    assert law.low == pytest.approx(on_a / (590 + 80 + 200 + 0.9 * 2.0 / 0.5), rel=5e-3)
+    assert law.high == pytest.approx(on_a / (590 + (40 + 0.9) / 1.5), rel=5e-3)
 
 
 @pytest.mark.parametrize(

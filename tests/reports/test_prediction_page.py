@@ -61,7 +61,7 @@ def test_the_commits_of_the_example(laws):
     commits = calibration.commits
     group = commits / 0.58
     on_page(f"**{commits:.2f} commits**", f"0.58 × {group:.2f} = {commits:.2f}")
-    on_page(f"1.20 / 1.10 = **{calibration.syncs:.3f}**")
+    on_page(f"1.20 − 1.10 = **{calibration.sync_longer_ns / 1e6:.2f} ms**")
 
 
 def test_the_demands_of_the_example(laws):
