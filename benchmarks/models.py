@@ -26,6 +26,7 @@ from random import Random
 from statistics import median
 from typing import Any
 
+from harness.models.tier import RAM_DISK
 from harness.tiers.linux.ext4 import EAGER
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -217,8 +218,9 @@ def main() -> None:
         if options.results is None:
             options.results = stack.enter_context(tempfile.TemporaryDirectory(dir="/var/tmp"))
         Path(options.results).mkdir(parents=True, exist_ok=True)
-        if os.geteuid() == 0:
+        if os.geteuid() == 0 and not RAM_DISK.is_mount():
             command(HARNESS, "host", "apply", "ramdisk")
+            stack.callback(command, HARNESS, "host", "restore", "ramdisk")
         tiers = json.loads(command(HARNESS, "doctor", "--json"))["tiers"]
         disk = Path(next(tier["place"] for tier in tiers if tier["name"] == "ssd"))
         disk.mkdir(parents=True, exist_ok=True)
