@@ -34,9 +34,10 @@ def first_fitting(
     machine's own; the first of the private prefix. With the option ``version`` (a major or a full
     release), the first in that order that matches. ``install``: the command that installs one.
     """
-    if prefix := options.get("prefix"):
-        check_reachable(title, Path(str(prefix)))
-        return of_prefix(Path(str(prefix)))
+    if named := options.get("prefix"):
+        prefix = Path(str(named)).absolute()
+        check_reachable(title, prefix)
+        return of_prefix(prefix)
     public = sorted(machine, key=lambda i: i.version_tuple, reverse=True)
     version = str(options.get("version", ""))
     rejected: list[Found] = []

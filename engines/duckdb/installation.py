@@ -40,7 +40,7 @@ try:
 except Exception as raised:
     error = str(raised)
 print(json.dumps({"release": release, "revision": revision, "names": [n for (n,) in names],
-                  "error": error}))
+                  "error": error, "file": duckdb.__file__}))
 """
 _KEY = re.compile(r"alter table (\w+) add primary key \((.*)\)", re.IGNORECASE)
 _KIB = re.compile(r"(\d+)KiB")
@@ -135,7 +135,8 @@ def _of_prefix(prefix: Path) -> Installation:
 
 def _inspect(folder: Path | None, source: str) -> Installation | None:
     facts = _probe(folder)
-    if not facts:
+    # Where the folder's package cannot be imported, Python takes the harness's own.
+    if not facts or (folder and not Path(facts["file"]).resolve().is_relative_to(folder.resolve())):
         return None
     release = str(facts["release"]).removeprefix("v")
     build = f"{release} {facts['revision']}"

@@ -70,5 +70,16 @@ def test_sizes_are_spelled_as_the_release_reads_them(release):
 def test_what_is_no_package_is_refused(tmp_path):
     with pytest.raises(UsageError):
         choose({"prefix": str(tmp_path)}, paths.engines_prefix())
+    (tmp_path / "duckdb").mkdir()  # of which Python makes nothing, and takes the harness's own
+    with pytest.raises(UsageError):
+        choose({"prefix": str(tmp_path)}, paths.engines_prefix())
     with pytest.raises(UsageError):
         choose({"version": "0.1"}, paths.engines_prefix())
+
+
+def test_a_folder_is_named_from_where_the_command_runs(release, monkeypatch):
+    folder = choose(release, paths.engines_prefix()).folder
+    assert folder is not None
+    monkeypatch.chdir(folder.parent)
+    installation = choose({"prefix": folder.name}, paths.engines_prefix())
+    assert (installation.version, installation.folder) == (release["version"], folder)
