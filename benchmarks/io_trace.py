@@ -36,8 +36,8 @@ from harness import hdr
 from harness.counters import split
 from harness.hdr import Histogram
 from harness.iotrace.intervals import distance
-from harness.iotrace.page import LIBRARY, Cell, IoTrace
-from harness.models.device import OPERATIONS, DeviceModel, Point, models_table
+from harness.iotrace.page import LIBRARY, CounterCell, IoTrace
+from harness.models.device import OPERATIONS, DeviceModel, SizePoint, models_table
 from harness.models.durations import constant, of_quantiles
 from harness.models.page_cache import PageCache
 from harness.native_programs import find_native
@@ -66,7 +66,7 @@ PART = re.compile(r"/tierbench-work/[^/]+-(data|wal|temp|index)/")
 RESULT = re.compile(r"= (\d+)$")
 #: Calls and bytes by part and operation.
 Totals = Counter[tuple[str, str, str]]
-Points = tuple[Point, ...]
+Points = tuple[SizePoint, ...]
 DELAY_US = 200
 
 
@@ -284,7 +284,7 @@ class Loop:
 
 def undelayed(loop: Loop, calls: int, rounds: int) -> None:
     """Without and with the library in turn; of each, the least of the rounds' medians."""
-    points = {name: (Point(4096, constant(1_000)),) for name in OPERATIONS}
+    points = {name: (SizePoint(4096, constant(1_000)),) for name in OPERATIONS}
     with loop.modelled(DeviceModel("buffered", "", "published", points=points)) as trace:
         for name, (operation, part) in UNDELAYED.items():
             words = (operation, loop.folder / part / "file", 4096, calls, 20)
@@ -302,7 +302,7 @@ def durations(
 ) -> tuple[Histogram, Histogram, float]:
     """Return due and achieved durations of a run of the loop, and the processor time of a call."""
     device = DeviceModel("dax", "", "published", False, points={operation: points})
-    file, cell = loop.folder / "data" / "file", Cell("data", operation, "foreground")
+    file, cell = loop.folder / "data" / "file", CounterCell("data", operation, "foreground")
     with loop.modelled(device) as trace:
         before = os.times()
         loop.batches_ns(operation, file, 4096, calls, 1, trace=trace)
@@ -319,7 +319,7 @@ def delayed(loop: Loop, calls: int, rounds: int) -> None:
     for name, (operation, waits) in DELAYED.items():
         distances = []
         for _ in range(rounds):
-            due, achieved, spent_us = durations(loop, operation, (Point(4096, waits),), calls)
+            due, achieved, spent_us = durations(loop, operation, (SizePoint(4096, waits),), calls)
             distances.append(distance(due, achieved))
         each = ", ".join(
             f"p{p} {due.percentile(p) / 1000:.1f} and {achieved.percentile(p) / 1000:.1f} us"

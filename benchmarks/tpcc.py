@@ -24,9 +24,9 @@ from smoke import SMOKE
 
 from harness.drivers.hammerdb.installation import find
 from harness.drivers.hammerdb.process import build, measure
-from harness.drivers.hammerdb.script import Target, Timed, target_of
+from harness.drivers.hammerdb.script import TargetDatabase, TimedRun, target_of
 from harness.drivers.loadgen import processes
-from harness.drivers.loadgen.spec import LoadgenSpec, Mode
+from harness.drivers.loadgen.spec import LoadgenSpec, LoopMode
 from harness.drivers.result import WindowCallbacks
 from harness.engine import DataDirectories, EngineContext
 from harness.errors import RunFailed
@@ -39,7 +39,7 @@ from harness.registry import engine as engine_factory
 from harness.sql_files import text_of
 from harness.supervise.process import descendants
 from harness.workload import Clients, Loading
-from harness.workloads.tpcc.drivers import Loadgen
+from harness.workloads.tpcc.drivers import TpccLoadgen
 from harness.workloads.tpcc.params import TRANSACTIONS, TpccParams, event_loops
 from reports.statistics import ratio_of
 
@@ -82,7 +82,7 @@ class Server:
         return dict(self.engine.native_connection())
 
     @property
-    def target(self) -> Target:
+    def target(self) -> TargetDatabase:
         """As HammerDB takes it."""
         return target_of(self.engine)
 
@@ -192,7 +192,7 @@ class Bench:
             loading = Loading(
                 server.engine, "loadgen", None, server.clients, self.env.cores, SilentProgress()
             )
-            Loadgen(params).load(loading)
+            TpccLoadgen(params).load(loading)
             self.keep(f"ours-{warehouses}", server)
 
     def keep_hammerdbs(self, warehouses: int) -> None:
@@ -224,7 +224,7 @@ def opened(store: Path | None = None) -> Iterator[Bench]:
 def drive_hammerdb(server: Server, users: int) -> Seen:
     """HammerDB on what it has built; without its time profile, which costs it processor time."""
     window = Window(server)
-    options = Timed(users, RAMP_UP_S // 60, WINDOW_S // 60, time_profile=False)
+    options = TimedRun(users, RAMP_UP_S // 60, WINDOW_S // 60, time_profile=False)
     measurement = measure(
         find(), server.target, server.clients, options, SilentProgress(),
         WindowCallbacks(window.begin, window.end),
@@ -255,7 +255,7 @@ def drive_loadgen(
         statements={name: text_of(calls / f"{name}.sql").strip() for name in TRANSACTIONS},
         threads=event_loops(users),
         connections=users,
-        mode=Mode(think_time=False),
+        mode=LoopMode(think_time=False),
         ramp_up_ns=ramp_up_s * 10**9,
         duration_ns=window_s * 10**9,
         drain_ns=10**9,

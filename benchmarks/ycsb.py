@@ -35,7 +35,7 @@ from smoke import parsed
 from harness import hdr
 from harness.drivers.loadgen import processes
 from harness.drivers.loadgen.driver import calls
-from harness.drivers.loadgen.spec import LoadgenSpec, Mode
+from harness.drivers.loadgen.spec import LoadgenSpec, LoopMode
 from harness.drivers.result import WindowCallbacks
 from harness.engine import DataDirectories, EngineContext
 from harness.execution.environment import Environment, open_environment
@@ -49,7 +49,7 @@ from harness.workload import Clients, Loading, Session
 from harness.workloads.kinds import Duration
 from harness.workloads.ycsb.official_client import Official
 from harness.workloads.ycsb.params import YcsbParams
-from harness.workloads.ycsb.workload import Loadgen
+from harness.workloads.ycsb.workload import YcsbLoadgen
 from reports.statistics import ratio_of
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -93,7 +93,7 @@ class Bench:
             statements=calls(self.engine, "ycsb", self.params.to_json(), ["read"]),
             threads=threads,
             connections=threads,
-            mode=Mode(),
+            mode=LoopMode(),
             ramp_up_ns=int(self.warm_up_s * 1e9),
             duration_ns=int(self.seconds * 1e9),
             seed=1,
@@ -210,7 +210,7 @@ def made(
     engine.initialise(places)
     engine.start()
     loading = Loading(engine, "loadgen", None, clients, max(given.threads), SilentProgress())
-    Loadgen(params).load(loading)
+    YcsbLoadgen(params).load(loading)
     engine.stop()
     golden = root / "golden"
     golden.mkdir()

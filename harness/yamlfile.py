@@ -37,7 +37,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True)
-class Document:
+class YamlDocument:
     """A parsed file: its value and the line of every key and list item."""
 
     path: str
@@ -123,14 +123,14 @@ def _children(node: yaml.Node) -> Iterator[yaml.Node]:
             yield value
 
 
-def parse_yaml(text: str, path: str) -> Document:
-    """A Document from text; UsageError with file and line where it is not YAML."""
+def parse_yaml(text: str, path: str) -> YamlDocument:
+    """A YamlDocument from text; UsageError with file and line where it is not YAML."""
     parsed = _parsed(text, path)
     return replace(parsed, value=copy.deepcopy(parsed.value))
 
 
 @functools.lru_cache(maxsize=64)
-def _parsed(text: str, path: str) -> Document:
+def _parsed(text: str, path: str) -> YamlDocument:
     """Parsing takes long, and a plan's runs share their tuning profile."""
     try:
         loader = _Loader(text)
@@ -151,10 +151,10 @@ def _parsed(text: str, path: str) -> Document:
     lines: dict[Where, int] = {}
     if node is not None:
         _note_lines(node, (), lines)
-    return Document(path, value, lines)
+    return YamlDocument(path, value, lines)
 
 
-def load_yaml(path: Path | str) -> Document:
+def load_yaml(path: Path | str) -> YamlDocument:
     """Read a YAML file; UsageError with file and line where it is not YAML."""
     try:
         text = Path(path).read_text(encoding="utf-8")

@@ -59,7 +59,7 @@ class PlannedArm:
 
 
 @dataclass(frozen=True)
-class Expected:
+class PlacementPrediction:
     """Prediction of a placement over today's by the tiers' baselines, before it is measured.
 
     ``measured``: its speed-up afterwards; None before.
@@ -93,7 +93,7 @@ class Expected:
 
 def expected(
     today: Sequence[StoredRun], placements: Mapping[str, Mapping[str, str]], sources: TierSources
-) -> list[Expected]:
+) -> list[PlacementPrediction]:
     """Return what is predicted of placements, each with its part → tier, from runs on today's.
 
     ``today``: may be none, for which nothing is predicted.
@@ -108,15 +108,15 @@ def expected(
         for placement, devices in placements.items()
     }
     return [
-        Expected(name, placement, predicted)
+        PlacementPrediction(name, placement, predicted)
         for placement, predicted in predictions.items()
         if isinstance(predicted, Predicted)
     ]
 
 
 def met(
-    expectations: Sequence[Expected], today: PlannedArm, trials: Sequence[PlannedArm]
-) -> list[Expected]:
+    expectations: Sequence[PlacementPrediction], today: PlannedArm, trials: Sequence[PlannedArm]
+) -> list[PlacementPrediction]:
     """Return the expectations with what was measured, without those that were not."""
     runs = {trial.placement: trial.runs for trial in trials}
     measured = {

@@ -26,7 +26,7 @@ _MOST_FACTS = 4
 
 
 @dataclass(frozen=True)
-class Execution:
+class HistoryEntry:
     """One execution. ``row``: its comparison with the previous one, None of the first.
 
     ``summary``: of the headline; None where no run of it has a value, such as one at a time limit.
@@ -46,7 +46,7 @@ class History:
     title: str
     metric: str
     unit: str
-    executions: tuple[Execution, ...]
+    executions: tuple[HistoryEntry, ...]
 
 
 def histories(runs: Sequence[StoredRun]) -> list[History]:
@@ -55,7 +55,7 @@ def histories(runs: Sequence[StoredRun]) -> list[History]:
     rows = [e.row for history in undecided for e in history.executions if e.row is not None]
     ratios = iter(decide([row.estimate for row in rows if row.estimate is not None]))
 
-    def decided(execution: Execution) -> Execution:
+    def decided(execution: HistoryEntry) -> HistoryEntry:
         row = execution.row
         if row is None or row.estimate is None:
             return execution
@@ -87,7 +87,7 @@ def history_section(runs: Sequence[StoredRun]) -> Iterator[Section]:
         yield Section("History", [about, *tables], "history")
 
 
-def _cells(history: History, execution: Execution) -> list[Cell]:
+def _cells(history: History, execution: HistoryEntry) -> list[Cell]:
     row, summary = execution.row, execution.summary
     change = NOTHING
     if row is not None:
@@ -122,7 +122,7 @@ def _history(series: Sequence[StoredRun]) -> History | None:
     if len(split) < 2 or quantity is None:
         return None
     kind = values[quantity]
-    executions = [Execution(tuple(runs), _summary(runs, quantity)) for runs in split]
+    executions = [HistoryEntry(tuple(runs), _summary(runs, quantity)) for runs in split]
     compared = [_compared(*pair, quantity) for pair in pairwise(executions)]
     spec = series[-1].spec
     unknown = any(run.result.status == "unknown" for run in series)
@@ -147,7 +147,7 @@ def _summary(runs: Sequence[StoredRun], quantity: Quantity) -> Summary | None:
     return summarise(filter(None, (measured_value(run, quantity) for run in runs)))
 
 
-def _compared(before: Execution, execution: Execution, quantity: Quantity) -> Execution:
+def _compared(before: HistoryEntry, execution: HistoryEntry, quantity: Quantity) -> HistoryEntry:
     # No run of both may have a value: all reached a time limit.
     row = next(iter(compared_rows(before.runs, execution.runs, "unpaired", {quantity})), None)
     then, now = facts(before.runs[-1]), facts(execution.runs[-1])

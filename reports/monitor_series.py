@@ -37,7 +37,7 @@ class Interval:
 
 
 @dataclass(frozen=True)
-class Line:
+class TimeSeries:
     """Intervals in order; what no interval covers is a hole."""
 
     name: str
@@ -54,7 +54,7 @@ class Strip:
 
     title: str
     unit: str
-    lines: tuple[Line, ...]
+    lines: tuple[TimeSeries, ...]
     stacked: bool = False
     percentiles: bool = False
 
@@ -89,7 +89,7 @@ class MonitorSeries:
         """All that were sampled, in order."""
         return list(dict.fromkeys(key for sample in self.samples for key in sample))
 
-    def line(self, name: str, mean: _Mean, weight: _Mean | None = None) -> Line:
+    def line(self, name: str, mean: _Mean, weight: _Mean | None = None) -> TimeSeries:
         """The means of all intervals that have one; ``weight``: what they are over, if not time."""
         intervals = []
         for a, b in self.pairs:
@@ -98,7 +98,7 @@ class MonitorSeries:
             over = weight(a, b, end - begin) if weight else end - begin
             if value is not None and over is not None:
                 intervals.append(Interval(begin, end, value, over))
-        return Line(name, tuple(intervals))
+        return TimeSeries(name, tuple(intervals))
 
 
 def monitored(run: StoredRun) -> list[Strip]:
@@ -143,7 +143,7 @@ def _disks_of_tiers(block: MonitorSeries) -> Mapping[str, Sequence[str]]:
 
 
 def _bandwidth(block: MonitorSeries) -> Strip:
-    def line(tier: str, disks: Sequence[str], operation: str) -> Line:
+    def line(tier: str, disks: Sequence[str], operation: str) -> TimeSeries:
         keys = [f"block_{operation}_bytes_per_s[device={disk}]" for disk in disks]
         return block.line(f"{tier} {operation}", lambda _, b, length: _sum(b, keys))
 
@@ -155,7 +155,7 @@ def _bandwidth(block: MonitorSeries) -> Strip:
 def _await(block: MonitorSeries) -> Strip:
     """The mean over the requests of all disks; an interval without a request has none."""
 
-    def line(tier: str, disks: Sequence[str], operation: str) -> Line:
+    def line(tier: str, disks: Sequence[str], operation: str) -> TimeSeries:
         def requests(_: Sample, b: Sample, length: float) -> float:
             return sum(count for count, _ in _requests(b, disks, operation)) * length
 
@@ -216,7 +216,7 @@ def _files(io: MonitorSeries) -> Strip:
 def _call_times(io: MonitorSeries) -> Strip:
     """The mean over the calls of sessions; an interval without a call has none."""
 
-    def line(place: tuple[str, str], called: Sequence[str], spent: Sequence[str]) -> Line:
+    def line(place: tuple[str, str], called: Sequence[str], spent: Sequence[str]) -> TimeSeries:
         calls, took = rate(called, absent=0.0), rate(spent, absent=0.0)
 
         def each(a: Sample, b: Sample, length: float) -> float | None:

@@ -125,7 +125,7 @@ def title_of(noise: MetricNoise) -> str:
 
 
 @dataclass(frozen=True)
-class Expected:
+class ExpectedResolution:
     """Resolution of an experiment's repeats, by the latest calibration of its engine and workload.
 
     ``pairs``: of the calibration. ``noise``, ``difference``: shares; ``difference`` None: nothing.
@@ -161,12 +161,12 @@ class Expected:
 
 def expected(
     calibration: Calibration, spec: RunSpec, repeats: int, level: float = ALPHA
-) -> Expected | None:
+) -> ExpectedResolution | None:
     """For runs like ``spec``; None where the calibration has no headline, or of another metric."""
     noise = calibration.deciding
     if noise is None or not same_headline(calibration, spec):
         return None
-    return Expected(
+    return ExpectedResolution(
         calibration.spec.engine,
         calibration.calibration_id,
         calibration.unix_ns,

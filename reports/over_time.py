@@ -21,7 +21,15 @@ from harness.waits import BACKGROUND
 from reports.arm import Arm
 from reports.labels import query_name
 from reports.metric_registry import metric_title
-from reports.monitor_series import NS_PER_S, Interval, Line, MonitorSeries, Strip, monitored, rate
+from reports.monitor_series import (
+    NS_PER_S,
+    Interval,
+    MonitorSeries,
+    Strip,
+    TimeSeries,
+    monitored,
+    rate,
+)
 from reports.values import measured_value
 
 #: Of the ramp-up, as much is shown as this share of the window.
@@ -36,7 +44,7 @@ _PERCENTILES = (50, 95, 99)
 
 
 @dataclass(frozen=True)
-class Span:
+class Activity:
     """A query, a refresh function or a background task.
 
     ``lane``: its stream, or the task; spans of one lane do not overlap. ``name``: empty where the
@@ -64,8 +72,8 @@ class Timeline:
     begin_ns: float
     end_ns: float
     strips: tuple[Strip, ...]
-    spans: tuple[Span, ...]
-    tasks: tuple[Span, ...] = ()
+    spans: tuple[Activity, ...]
+    tasks: tuple[Activity, ...] = ()
 
     @property
     def of_queries(self) -> bool:
@@ -157,7 +165,7 @@ def _done(run: StoredRun) -> Strip | None:
         ]
         if not intervals:
             return None
-        return Strip(f"Throughput, {noun}", "1/s", (Line("", tuple(intervals)),))
+        return Strip(f"Throughput, {noun}", "1/s", (TimeSeries("", tuple(intervals)),))
     return None
 
 
@@ -185,7 +193,7 @@ def _latencies(run: StoredRun) -> Iterator[Strip]:
         intervals = _in_window(run, points)
         for kind, _ in counts.most_common(_MOST_KINDS):
             lines = [
-                Line(f"p{percent}", tuple(_percentiles(intervals, kind, percent)))
+                TimeSeries(f"p{percent}", tuple(_percentiles(intervals, kind, percent)))
                 for percent in _PERCENTILES
             ]
             title = f"Latency, {kind.replace('_', ' ')}"
@@ -201,7 +209,7 @@ def _percentiles(
             yield Interval(begin, end, getattr(operation, f"p{percent}_ns"), end - begin)
 
 
-def _spans(run: StoredRun) -> Iterator[Span]:
+def _spans(run: StoredRun) -> Iterator[Activity]:
     for document in run.artifact("timeline") or []:
         entry = msgspec.convert(document, TimelineEntry)
         name, lane = entry.function or "", "refresh"
@@ -209,15 +217,15 @@ def _spans(run: StoredRun) -> Iterator[Span]:
             lane = "queries" if entry.stream is None else f"stream {entry.stream}"
             name = query_name(entry.query)
         if entry.submitted_ns < entry.ended_ns:
-            yield Span(name, lane, entry.submitted_ns, entry.ended_ns)
+            yield Activity(name, lane, entry.submitted_ns, entry.ended_ns)
 
 
-def _tasks(run: StoredRun) -> Iterator[Span]:
+def _tasks(run: StoredRun) -> Iterator[Activity]:
     """Yield when a background task was at work: as the engine logged it, or within a sample."""
     for task, times in (run.artifact("background") or {}).items():
         for span in times:
             if span["begin_ns"] < span["end_ns"]:
-                yield Span("", task, span["begin_ns"], span["end_ns"])
+                yield Activity("", task, span["begin_ns"], span["end_ns"])
     waits = MonitorSeries.of(run, "waits")
     for key in waits.names():
         counter, labels = split(key)
@@ -231,12 +239,12 @@ def _tasks(run: StoredRun) -> Iterator[Span]:
             begin, end = busy.pop(0)
             while busy and busy[0][0] == end:
                 end = busy.pop(0)[1]
-            yield Span("", labels.get("task", ""), begin, end)
+            yield Activity("", labels.get("task", ""), begin, end)
 
 
-def _joined(tasks: Iterable[Span], apart_ns: float) -> Iterator[Span]:
+def _joined(tasks: Iterable[Activity], apart_ns: float) -> Iterator[Activity]:
     """Tasks of a lane, which are in order, without gaps that a chart cannot show."""
-    last: dict[str, Span] = {}
+    last: dict[str, Activity] = {}
     for task in tasks:
         before = last.get(task.lane)
         if before is not None and 0 <= task.begin_ns - before.end_ns < apart_ns:
@@ -260,12 +268,14 @@ def _cut(strip: Strip, first: float, end: float) -> Strip:
         for line in strip.lines
     }
     if strip.percentiles:
-        shown = (Line(name, tuple(intervals)) for name, intervals in inside.items() if intervals)
+        shown = (
+            TimeSeries(name, tuple(intervals)) for name, intervals in inside.items() if intervals
+        )
         return replace(strip, lines=tuple(shown))
     sums = {name: sum(i.value * i.weight for i in intervals) for name, intervals in inside.items()}
     least = _LEAST_SHARE * sum(sums.values()) if strip.unit in ("ns", "B/s") else 0.0
     lines = (
-        Line(name, tuple(_averaged(intervals)))
+        TimeSeries(name, tuple(_averaged(intervals)))
         for name, intervals in inside.items()
         if sums[name] > 0 and sums[name] >= least
     )

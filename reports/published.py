@@ -233,7 +233,7 @@ def _base(unit: str) -> tuple[float, str]:
 
 
 @dataclass(frozen=True)
-class Number:
+class HostNumber:
     """A number of this host that is the same quantity as a published one; None: there is none.
 
     ``emulated``: the stand-ins that it comes from; ``name``: which it is of several; ``high``: the
@@ -251,7 +251,7 @@ class Number:
 class Numbers:
     """A cell with numbers of this host. ``conditions``: under which all of them were measured."""
 
-    numbers: tuple[Number, ...]
+    numbers: tuple[HostNumber, ...]
     conditions: tuple[str, ...] = ()
 
 
@@ -310,7 +310,7 @@ def _cell(cell: Cell) -> str:
     return ", ".join(map(_number, cell.numbers)) + conditions
 
 
-def _number(number: Number) -> str:
+def _number(number: HostNumber) -> str:
     ends = [_amount(end, number.unit) for end in (number.value, number.high) if end is not None]
     value = " to ".join(dict.fromkeys(ends)) if number.value is not None else "none"
     mark = f" ({number_mark(number.emulated)})" if number.emulated else ""
@@ -342,7 +342,7 @@ def _printed(value: float, unit: str) -> str:
 
 def _measured(
     panels: Sequence[Panel], series: PublishedSeries, point: PublishedPoint
-) -> Iterator[Number]:
+) -> Iterator[HostNumber]:
     if point.x == HIGHEST:
         yield from _highest(panels, series)
         return
@@ -410,19 +410,19 @@ def _total(values: Mapping[Quantity, Point], metric: str, query: str) -> float |
 
 def _of_sides(
     summaries: Sequence[Summary | None], of: Sequence[Arm | Line], unit: str
-) -> Iterator[Number]:
+) -> Iterator[HostNumber]:
     """The median of one side, or the ratio of both; none where a side has none."""
     medians = [summary.median for summary in summaries if summary]
     emulated = tuple(dict.fromkeys(mark for side in of for mark in side.emulated))
     if len(medians) < len(summaries):
         return
     if len(medians) == 1:
-        yield Number(medians[0], unit, emulated)
+        yield HostNumber(medians[0], unit, emulated)
     elif medians[1]:
-        yield Number(medians[0] / medians[1], "", emulated)
+        yield HostNumber(medians[0] / medians[1], "", emulated)
 
 
-def _highest(panels: Sequence[Panel], series: PublishedSeries) -> Iterator[Number]:
+def _highest(panels: Sequence[Panel], series: PublishedSeries) -> Iterator[HostNumber]:
     """The highest median of the arm, over all panels and label sets; not of Memory mode."""
     engine_arms = [panel.arms for panel in panels if panel.engine_name == series.engine]
     medians = [
@@ -434,7 +434,7 @@ def _highest(panels: Sequence[Panel], series: PublishedSeries) -> Iterator[Numbe
     ]
     if medians:
         median, emulated = max(medians)
-        yield Number(median, series.base_unit, emulated)
+        yield HostNumber(median, series.base_unit, emulated)
 
 
 def _rates(arm: Arm, series: PublishedSeries) -> Iterator[Summary]:
@@ -457,7 +457,7 @@ def _rates(arm: Arm, series: PublishedSeries) -> Iterator[Summary]:
 
 def _swept(
     sweeps: Sequence[Sweep], series: PublishedSeries, point: PublishedPoint
-) -> Iterator[Number]:
+) -> Iterator[HostNumber]:
     """The medians, or ratios of them, where the parameter of a sweep is that of the point."""
     if not point.x.isdigit():
         return

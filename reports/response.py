@@ -12,7 +12,7 @@ import numpy as np
 
 from harness import hdr
 from harness.metrics import load_of, standing_for
-from harness.models.score import DEVICE_TIME, Measurement
+from harness.models.score import DEVICE_TIME, ScoredQuantity
 from harness.store.documents import attributes
 from harness.store.runs import StoredRun
 from reports.compared_rows import Verdict, interim_analyses_of
@@ -270,7 +270,7 @@ def _where_lost(places: Sequence[float], times: Sequence[float]) -> float:
 _PERCENTILES = ("50", "99")
 
 
-def measurements(tier: StoredRun, model: StoredRun) -> tuple[Measurement, ...]:
+def measurements(tier: StoredRun, model: StoredRun) -> tuple[ScoredQuantity, ...]:
     """Return what the two runs of a block measured, of what both of them have.
 
     Throughput, latencies, the engine's processor time of an operation, which a base that
@@ -283,7 +283,7 @@ def measurements(tier: StoredRun, model: StoredRun) -> tuple[Measurement, ...]:
     values["cpu_per_operation"] = [_cpu_ns(run) for run in runs]
     values[DEVICE_TIME] = list(_call_times(tier, model))
     return tuple(
-        Measurement(name, on_tier, on_model)
+        ScoredQuantity(name, on_tier, on_model)
         for name, (on_tier, on_model) in values.items()
         if on_tier and on_model
     )

@@ -1,23 +1,32 @@
 #!/usr/bin/env python3
-"""Find variables whose names say nothing of what they hold; exit status 1 where there are any.
+"""Find names that say nothing, and names of two things; exit status 1 where there are any.
 
 scripts/check_names.py [PATH…]
 
-Without PATH, all folders are searched whose variables are named by what they hold.
+Variables are named by what they hold, and a public class of the product has its name to itself.
+Without PATH, all folders are searched.
 """
 
 from __future__ import annotations
 
 import ast
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-#: Folders without such names so far.
 FOLDERS = ("benchmarks", "engines", "harness", "playbooks", "reports", "scripts", "tests")
 #: Use the noun of the thing instead: run, metric, match, rows, paths.
 REFUSED = frozenset({"one", "found", "known", "own", "held", "kept"})
+#: Folders whose public classes have names of their own.
+PRODUCT = ("engines", "harness", "reports")
+#: Classes of which each engine has its own, to the base class that says what they have in common.
+OF_EVERY_ENGINE = {
+    "Cluster": "DataFolders",
+    "Installation": "EngineVersion",
+    "Loader": "Loader",
+    "SessionObserver": "WaitObserver",
+}
 
 
 def refused(source: str) -> Iterator[tuple[int, str]]:
@@ -35,19 +44,43 @@ def refused(source: str) -> Iterator[tuple[int, str]]:
                 yield line, name
 
 
-def files() -> Iterator[Path]:
-    """Python files of the finished folders."""
-    for folder in FOLDERS:
+def public_classes(source: str) -> Iterator[tuple[int, str]]:
+    """(line, name) of each public class, without an engine's own class of a common base."""
+    for node in ast.walk(ast.parse(source)):
+        if not isinstance(node, ast.ClassDef) or node.name.startswith("_"):
+            continue
+        bases = {ast.unparse(base).partition("[")[0].rpartition(".")[2] for base in node.bases}
+        if OF_EVERY_ENGINE.get(node.name) not in bases:
+            yield node.lineno, node.name
+
+
+def twice(paths: Iterable[Path]) -> Iterator[tuple[Path, int, str, str]]:
+    """(path, line, name, first place) of each class whose name another class has."""
+    first: dict[str, str] = {}
+    for path in paths:
+        for line, name in public_classes(path.read_text(encoding="utf-8")):
+            if name in first:
+                yield path, line, name, first[name]
+            first.setdefault(name, f"{path}:{line}")
+
+
+def files(folders: Iterable[str] = FOLDERS) -> Iterator[Path]:
+    """Python files of these folders."""
+    for folder in folders:
         yield from sorted((ROOT / folder).rglob("*.py"))
 
 
 def main() -> int:
     """Print each place."""
     status = 0
-    for path in map(Path, sys.argv[1:]) if sys.argv[1:] else files():
+    paths = [Path(name) for name in sys.argv[1:]]
+    for path in paths or files():
         for line, name in refused(path.read_text(encoding="utf-8")):
             print(f"{path}:{line}: name {name!r} by what it holds")
             status = 1
+    for path, line, name, first in twice(paths or files(PRODUCT)):
+        print(f"{path}:{line}: class {name} is another thing than that of {first}")
+        status = 1
     return status
 
 

@@ -43,7 +43,7 @@ from harness.workloads.tpch.data import generator, read_source
 from harness.workloads.tpch.qgen import QUERIES, parameters
 from harness.workloads.tpch.reference import References, shipped_file
 from harness.workloads.tpch.source_database import LOADED, open_views, rows_of
-from harness.workloads.tpch.statements import Statement, query_sql
+from harness.workloads.tpch.statements import TpchStatement, query_sql
 
 _CENT = Decimal("0.01")
 _Rows = list[tuple[Scalar, ...]]
@@ -160,7 +160,7 @@ def kept_answers(scale: float, state: int) -> tuple[dict[int, CanonicalAnswer], 
     answers, agreed = {}, {}
     references = References(scale, "establish", None)
     for query in QUERIES:
-        statement = Statement(query, parameters(query, None, scale), "")
+        statement = TpchStatement(query, parameters(query, None, scale), "")
         reference = references.kept(statement, state)
         if reference is None or "postgres" not in reference.agreed:
             raise SystemExit(f"Q{query}: no power test on PostgreSQL has given a right answer here")

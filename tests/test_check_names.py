@@ -1,4 +1,4 @@
-"""The check of variables' names: which bindings it refuses, and that finished folders pass."""
+"""The check of names: which bindings and classes it refuses, and that the project passes."""
 
 import subprocess
 import sys
@@ -41,6 +41,22 @@ def test_uses_and_other_names_pass(tmp_path, source):
     assert check(path).returncode == 0
 
 
-def test_finished_folders_pass():
+@pytest.mark.parametrize(
+    ("other", "status"),
+    [
+        ("class Cell: pass", 1),
+        ("class _Cell: pass", 0),
+        ("class Loader(load.Loader[int]): pass", 0),
+        ("class Loader: pass", 1),
+    ],
+)
+def test_a_public_class_has_its_name_to_itself(tmp_path, other, status):
+    paths = tmp_path / "a.py", tmp_path / "b.py"
+    paths[0].write_text("class Cell: pass\nclass Loader: pass")
+    paths[1].write_text(other)
+    assert check(*paths).returncode == status
+
+
+def test_the_project_passes():
     done = check()
     assert (done.returncode, done.stdout) == (0, "")

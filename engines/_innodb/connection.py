@@ -219,7 +219,7 @@ _INTERRUPTED = frozenset({1317, 1028})
 
 
 @dataclass(frozen=True)
-class Login:
+class MySqlLogin:
     """A server's address and a user of it; its representation does not contain the password.
 
     ``socket_owner``: owner of the directory that contains the socket.

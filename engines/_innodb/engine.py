@@ -30,7 +30,7 @@ from engines._innodb.configuration import (
     verify_variables,
     write_configuration,
 )
-from engines._innodb.connection import LazyConnection, Login
+from engines._innodb.connection import LazyConnection, MySqlLogin
 from engines._innodb.external import ExternalInnoDB, server_version
 from engines._innodb.installation import TITLES, Flavour, Installation, choose
 from engines._innodb.sql import SqlOnInnoDB
@@ -149,8 +149,8 @@ class ManagedInnoDB(SqlOnInnoDB, ManagedServer[Installation, Cluster]):
         return self.processes()
 
     @property
-    def _login(self) -> Login:
-        return Login(
+    def _login(self) -> MySqlLogin:
+        return MySqlLogin(
             user=ROLE,
             password=self._password,
             database=DATABASE,

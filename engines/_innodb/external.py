@@ -22,8 +22,8 @@ from engines._external import PREFIX, DsnUrl, ExternalServer, dsn_text, end_sess
 from engines._innodb.configuration import CHARACTERS
 from engines._innodb.connection import (
     LazyConnection,
-    Login,
     MySqlConnection,
+    MySqlLogin,
     close,
     flavour_of,
     message,
@@ -50,7 +50,7 @@ _OBJECTS = """
 """
 
 
-def dsn_of(flavour: Flavour, options: EngineOptions) -> Login:
+def dsn_of(flavour: Flavour, options: EngineOptions) -> MySqlLogin:
     """The DSN; UsageError if it is invalid or contains a password, or $HARNESS_DSN is unset."""
     problem = f"external {TITLES[flavour]} by DSN"
 
@@ -60,12 +60,12 @@ def dsn_of(flavour: Flavour, options: EngineOptions) -> Login:
     return _parsed(dsn_text(problem, options, secrets), problem)
 
 
-def _parsed(text: str, problem: str) -> Login:
+def _parsed(text: str, problem: str) -> MySqlLogin:
     url = DsnUrl.of(text, problem, _FORM, TITLES, _PARAMETERS)
     socket = url.parameters.get("socket")
     if bool(socket) == bool(url.host):
         raise UsageError(problem, "it must name either a host or a socket", _FORM)
-    return Login(
+    return MySqlLogin(
         user=url.user,
         password=url.password,
         host=url.host or None,

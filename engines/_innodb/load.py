@@ -123,7 +123,7 @@ def combined(texts: Sequence[str]) -> list[str]:
     return [*merged, *others]
 
 
-class Retries:
+class DeadlockRetries:
     """How often a deadlock undid a file or a statement of the load, by table. Thread-safe."""
 
     def __init__(self) -> None:
@@ -175,7 +175,7 @@ class Loader(_loading.Loader[MySqlConnection]):
         self._version = version
         self._flavour: Flavour = flavour
         self._server = server
-        self.retries = Retries()
+        self.retries = DeadlockRetries()
 
     def load_files(
         self,

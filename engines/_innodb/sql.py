@@ -13,7 +13,7 @@ from engines._innodb.configuration import SETTINGS
 from engines._innodb.connection import LazyConnection, MySqlConnection, connecting
 from engines._innodb.explain import explain_mariadb, explain_mysql
 from engines._innodb.installation import TITLES, Flavour
-from engines._innodb.load import Loader, Retries
+from engines._innodb.load import DeadlockRetries, Loader
 from engines._innodb.waits import SessionObserver
 from engines._jdbc.binding import ThroughJdbc, innodb_properties
 from engines._managed import ManagedServer
@@ -55,7 +55,7 @@ class SqlOnInnoDB(SqlEngine[MySqlConnection], ThroughJdbc):
 
     def __init__(self) -> None:
         super().__init__()
-        self._retries = Retries()
+        self._retries = DeadlockRetries()
 
     @abstractmethod
     def _open(self, local_infile: bool = False) -> LazyConnection:

@@ -128,7 +128,7 @@ def only_reads(connection: duckdb.DuckDBPyConnection, sql: str) -> bool:
         return False
 
 
-class Session(threading.Thread):
+class ConnectionThread(threading.Thread):
     """One connection and its thread, which executes requests in order."""
 
     def __init__(self, connection: duckdb.DuckDBPyConnection) -> None:
@@ -232,13 +232,13 @@ def main() -> int:
         answer({"id": first["id"], "error": str(error), "kind": type(error).__name__})
         return 1
     answer({"id": first["id"]})
-    sessions: dict[int, Session] = {}
+    sessions: dict[int, ConnectionThread] = {}
     for line in sys.stdin:
         request = json.loads(line)
         number = request.get("connection")
         if request["op"] == "execute":
             if number not in sessions:
-                sessions[number] = Session(database.cursor())
+                sessions[number] = ConnectionThread(database.cursor())
                 sessions[number].start()
             sessions[number].requests.put(request)
         elif request["op"] == "close":
@@ -302,7 +302,9 @@ def become_user(user: int, group: int) -> None:
     linux.die_with_parent(supervisor, signal.SIGKILL)
 
 
-def shut(database: duckdb.DuckDBPyConnection, sessions: dict[int, Session]) -> dict[str, Any]:
+def shut(
+    database: duckdb.DuckDBPyConnection, sessions: dict[int, ConnectionThread]
+) -> dict[str, Any]:
     """Close every connection, write a checkpoint and close the database."""
     for session in sessions.values():
         if _INTERRUPTS:

@@ -27,7 +27,7 @@ _DROPPED_ROWS = 1000
 
 
 @dataclass(frozen=True)
-class Login:
+class SqlServerLogin:
     """A server's address and a user of it; its representation does not contain the password.
 
     ``ca``: file of the authority that signed the server's certificate; empty: no encryption.
@@ -64,7 +64,7 @@ class Login:
 class SqlServerConnection(SqlConnection):
     """A session in the database of a dataset."""
 
-    def __init__(self, login: Login, database: str) -> None:
+    def __init__(self, login: SqlServerLogin, database: str) -> None:
         self._login = login
         self._database = database
         self._timeout_s: float | None = None

@@ -22,7 +22,7 @@ from engines import _loading
 from engines._external import PREFIX, DsnUrl, ExternalServer, dsn_text, end_session
 from engines._loading import FileLoad, LoadJob, Workers, columns_in, loading
 from engines._sql_engine import CounterReader, SqlEngine
-from engines.sqlserver.connection import ERRORS, Login, SqlServerConnection, explain
+from engines.sqlserver.connection import ERRORS, SqlServerConnection, SqlServerLogin, explain
 from harness.engine import (
     EngineContext,
     EngineOptions,
@@ -90,7 +90,7 @@ _SETTINGS = """
 """
 
 
-def dsn_of(options: EngineOptions) -> Login:
+def dsn_of(options: EngineOptions) -> SqlServerLogin:
     """The DSN; UsageError if it is invalid or contains a password, or $HARNESS_DSN is unset."""
 
     def secrets(text: str) -> str:
@@ -99,7 +99,7 @@ def dsn_of(options: EngineOptions) -> Login:
     return _parsed(dsn_text(_PROBLEM, options, secrets))
 
 
-def _parsed(text: str) -> Login:
+def _parsed(text: str) -> SqlServerLogin:
     url = DsnUrl.of(text, _PROBLEM, _FORM, ["mssql"], ["ca"])
     if not url.host:
         raise UsageError(_PROBLEM, "the URL names no host", _FORM)
@@ -111,7 +111,7 @@ def _parsed(text: str) -> Login:
             "unencrypted",
             f"name the authority of the server's certificate: {_FORM}",
         )
-    return Login(
+    return SqlServerLogin(
         host=url.host,
         port=url.port or _PORT,
         user=url.user,

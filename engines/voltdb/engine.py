@@ -45,7 +45,13 @@ from engines.voltdb.deployment import (
 )
 from engines.voltdb.installation import Installation, choose
 from engines.voltdb.load import load, procedures_digest
-from engines.voltdb.wire import Connection, Refused, VoltDbConnection, WireError, password_digest
+from engines.voltdb.wire import (
+    Connection,
+    LoginRefused,
+    VoltDbConnection,
+    WireError,
+    password_digest,
+)
 from harness.engine import (
     OWN_NETWORK,
     DataDirectories,
@@ -423,7 +429,7 @@ class ManagedVoltDb(CallsSql, ManagedServer[Installation, Cluster]):
             return False
         try:
             self._connection(_LOGIN_S).close()
-        except Refused as error:
+        except LoginRefused as error:
             raise self._failed("start", str(error)) from error
         except WireError:
             return False

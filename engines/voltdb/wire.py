@@ -46,7 +46,7 @@ class WireError(Exception):
     """The server cannot be reached, or does not speak this protocol."""
 
 
-class Refused(WireError):
+class LoginRefused(WireError):
     """The server refuses user or password."""
 
 
@@ -55,7 +55,7 @@ class NoAnswer(Exception):
 
 
 @dataclass(frozen=True)
-class Table:
+class ResultTable:
     """``columns``: names in lower case, as SQL of every engine has them."""
 
     columns: tuple[str, ...]
@@ -70,7 +70,7 @@ class CallResult:
     """``error``: empty of a call that succeeded."""
 
     error: str
-    tables: list[Table]
+    tables: list[ResultTable]
 
 
 def password_digest(password: str) -> bytes:
@@ -135,7 +135,7 @@ class Connection:
             raise WireError(str(error)) from error
         message.skip(1)
         if message.integer(1) != 0:
-            raise Refused(f"the server refuses user {user}")
+            raise LoginRefused(f"the server refuses user {user}")
 
     def _send(self, body: bytes) -> None:
         try:
@@ -207,7 +207,7 @@ def _answer(message: _Reader) -> CallResult:
     return CallResult(error, tables)
 
 
-def _table(message: _Reader) -> Table:
+def _table(message: _Reader) -> ResultTable:
     message.skip(4 + 4 + 1)  # lengths of the table and of its head, the status
     count = message.integer(2)
     types = [message.integer(1) for _ in range(count)]
@@ -217,7 +217,7 @@ def _table(message: _Reader) -> Table:
     for _ in range(message.integer(4)):
         message.skip(4)  # the row's length
         rows.append(tuple(read(message) for read in readers))
-    return Table(names, rows)
+    return ResultTable(names, rows)
 
 
 def _whole(length: int) -> Callable[[_Reader], Scalar]:

@@ -49,7 +49,7 @@ from harness.units import NS_PER_S, counted, format_bytes, parse_duration_ns
 from harness.workloads.parameters import Parameters, option_text
 
 if TYPE_CHECKING:
-    from reports.advice import Expected
+    from reports.advice import PlacementPrediction
 
 #: A difference that is not shown is excluded from this share on.
 _RESOLVE = 0.05
@@ -212,7 +212,7 @@ def _memory_trials(options: AdviseOptions, tiers: Mapping[str, Tier]) -> _Trials
 
 def _expected(
     plan: Plan, options: AdviseOptions, tiers: Mapping[str, Tier], host_id: str
-) -> list[Expected]:
+) -> list[PlacementPrediction]:
     """Predict the arms by earlier runs of today's on this host, whatever their phases."""
     from reports.advice import expected
     from reports.explain.devices import TierSources
@@ -399,7 +399,7 @@ def _answer(
     trials: _Trials,
     options: AdviseOptions,
     less: Mapping[str, str],
-    expectations: Sequence[Expected],
+    expectations: Sequence[PlacementPrediction],
     made: Made,
 ) -> None:
     """Print the answers. ``less``: parameters with which there were less data than by default."""
@@ -411,7 +411,7 @@ def _print(
     planned: _Trials,
     options: AdviseOptions,
     less: Mapping[str, str],
-    expectations: Sequence[Expected],
+    expectations: Sequence[PlacementPrediction],
     runs: Sequence[StoredRun],
     ended: str,
 ) -> None:

@@ -26,8 +26,8 @@ from harness.experiment.placement import DIRECTORY_PARTS, Part
 from harness.experiment.study import Made, ModelsCompared, Study
 from harness.models.curve import (
     FACTORS,
+    LatencyShape,
     ModelledPoint,
-    Shape,
     marks,
     shape_of,
     write_points,
@@ -174,7 +174,7 @@ def _print_plan(
     )
 
 
-def _shapes(first: StoredRun, parts: Sequence[Part]) -> tuple[list[Shape], dict[Part, str]]:
+def _shapes(first: StoredRun, parts: Sequence[Part]) -> tuple[list[LatencyShape], dict[Part, str]]:
     """The shapes of parts that wait for their device, and why others have none."""
     shapes, left_out = [], {}
     for part in parts:
@@ -219,7 +219,7 @@ def refuse_several(command: str, options: RunOptions) -> None:
 
 
 def _curve(
-    shape: Shape, steps: Sequence[ModelledPoint], finished: Sequence[StoredRun]
+    shape: LatencyShape, steps: Sequence[ModelledPoint], finished: Sequence[StoredRun]
 ) -> ResponseCurve:
     from reports.response import curve_of, measured_of
 

@@ -45,7 +45,7 @@ from harness.store.runs import StoredRun
 from harness.terminal import print_table, say
 from harness.tiers.stand_ins import stand_in_names
 from harness.units import counted, format_bytes, format_ns
-from harness.yamlfile import Document, load_yaml
+from harness.yamlfile import YamlDocument, load_yaml
 
 app = typer.Typer(no_args_is_help=True)
 
@@ -219,7 +219,7 @@ def _requests(options: MicroOptions) -> list[SuiteRequest]:
     return [replace(request, tier=tier) for tier in dict.fromkeys(options.tier)]
 
 
-def _suite(options: MicroOptions) -> tuple[str, list[Document]]:
+def _suite(options: MicroOptions) -> tuple[str, list[YamlDocument]]:
     """Return the name and the files of the suite."""
     if options.suite is None:
         raise UsageError(

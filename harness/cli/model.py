@@ -22,12 +22,12 @@ from harness.cli.common import (
 )
 from harness.cli.options import CommonOptions, callback
 from harness.errors import RunFailed, UsageError
-from harness.models.device import ZERO, DeviceModel, Point, find_model, known_models
+from harness.models.device import ZERO, DeviceModel, SizePoint, find_model, known_models
 from harness.models.durations import PROBABILITIES
 from harness.models.score import (
     DEVICE_TIME,
     Pair,
-    Refused,
+    RefusedBlock,
     Score,
     ScoredMetric,
     ScoreStore,
@@ -148,7 +148,7 @@ def _print_model(model: DeviceModel) -> None:
         say(f"not stated: {gap}: a run that needs it is refused")
 
 
-def _point(point: Point) -> dict[str, Any]:
+def _point(point: SizePoint) -> dict[str, Any]:
     durations = point.durations
     quantiles = dict(zip((f"p{p:g}" for p in PROBABILITIES), durations.quantiles, strict=True))
     return {
@@ -357,7 +357,7 @@ def _score(
     for block, arms in sorted(by_block.items()):
         ids = tuple(run.run_id for run in arms.values())
         if block in why:
-            refused.append(Refused(why[block], ids))
+            refused.append(RefusedBlock(why[block], ids))
         elif (on_tier := arms.get(tier)) and (on_model := arms.get(_MODELLED)):
             looks = interim_analyses_of([on_tier], [on_model])
             blocks.append(Pair(ids, looks, measurements(on_tier, on_model)))

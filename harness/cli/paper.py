@@ -24,10 +24,10 @@ from harness.models.score import ScoreStore
 from harness.paper.catalogue import Paper, find_paper
 from harness.paper.plan import (
     ENOUGH,
-    Cell,
     Cells,
     Chosen,
     Figure,
+    FigureCell,
     PaperRequest,
     choose,
     figure_runs,
@@ -227,22 +227,24 @@ def _figure_row(figure: Figure, cells: Sequence[Mapping[str, Any]]) -> tuple[str
     return figure.entry.figure, *counts, " + ".join(about) or "–", text
 
 
-def _state(cell: Cell, left_out: Mapping[tuple[int, int], str]) -> str:
+def _state(cell: FigureCell, left_out: Mapping[tuple[int, int], str]) -> str:
     if why := left_out.get((cell.entry, cell.turn)):
         return why
     if cell.to_do:
         return "another figure runs it"
-    skipped = dict.fromkeys(part.why for part in cell.parts if part.why)
+    skipped = dict.fromkeys(run.why for run in cell.runs if run.why)
     return "; ".join(skipped) or "complete"
 
 
-def _row(figures: Sequence[Figure], cell: Cell, times: Estimator, state: str) -> dict[str, Any]:
+def _row(
+    figures: Sequence[Figure], cell: FigureCell, times: Estimator, state: str
+) -> dict[str, Any]:
     return {
         "figure": figures[cell.entry].entry.figure,
         "what": cell.what,
-        "to_do": [part.what for part in cell.to_do],
-        "complete": [part.done.run_id for part in cell.parts if part.done],
-        "skipped": [{"what": p.what, "why": p.why} for p in cell.parts if p.why],
+        "to_do": [run.what for run in cell.to_do],
+        "complete": [run.done.run_id for run in cell.runs if run.done],
+        "skipped": [{"what": p.what, "why": p.why} for p in cell.runs if p.why],
         "estimated_ns": cell.estimate_ns(times),
         "state": state,
     }

@@ -35,7 +35,7 @@ from harness.errors import UsageError, unknown
 from harness.execution.environment import Environment
 from harness.execution.run_list import last_attempts, plan_steps
 from harness.experiment.profile import Plan, expand
-from harness.experiment.selection import SHARES, capacity_of
+from harness.experiment.selection import SHARES, peak_rates
 from harness.experiment.study import Made, Study
 from harness.micro.keys import MicroParams
 from harness.store.documents import attributes
@@ -44,7 +44,7 @@ from harness.terminal import say
 from harness.units import parse_share
 from harness.workloads.kinds import Count, Number, Time
 from harness.workloads.parameters import Parameters
-from harness.yamlfile import Document, scalar
+from harness.yamlfile import YamlDocument, scalar
 
 #: Kinds of parameters of which a list is a sweep.
 _NUMBERS = (Count, Number, Time)
@@ -258,12 +258,12 @@ def _at_shares(parameters: type[Parameters], options: RunOptions, name: str, giv
         return Study(probe, at_shares, again=options.again)
 
     def at_shares(made: Made) -> None:
-        capacity = capacity_of(last_attempts(made.attempts))
-        rates = capacity.rates(shares)
+        peaks = peak_rates(last_attempts(made.attempts))
+        rates = peaks.rates(shares)
         if not options.quiet:
             offered = ", ".join(f"{rate:,}/s" for rate in rates)
-            say(f"closed loop: {capacity.text}; offered: {offered}", file=sys.stderr)
-        plan = capacity.within(at(options, rates), name, shares)
+            say(f"closed loop: {peaks.text}; offered: {offered}", file=sys.stderr)
+        plan = peaks.within(at(options, rates), name, shares)
         conduct_experiment(plan, options, again=True)
 
     conduct(options, probe.emulate, closed_loop)
@@ -330,7 +330,7 @@ def plan_of(
         "fixed": {key: value for key, value in fixed.items() if value is not None},
         "repeats": options.repeats or 1,
     }
-    plan = expand(Document("command line", profile, {}))
+    plan = expand(YamlDocument("command line", profile, {}))
     return replace(plan, several_commands=options.name is not None)
 
 

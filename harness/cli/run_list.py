@@ -21,7 +21,7 @@ from harness.terminal import print_table, say
 from harness.units import counted, format_bytes, format_ns
 
 if TYPE_CHECKING:  # reports are loaded where they are needed
-    from reports.noise import Expected
+    from reports.noise import ExpectedResolution
     from reports.planned_repeats import PlannedRepeats
 
 
@@ -117,7 +117,7 @@ class Forecast:
     """Differences that repeats can show; ``expected``: with calibrated noise."""
 
     repeats: PlannedRepeats
-    expected: Sequence[Expected]
+    expected: Sequence[ExpectedResolution]
 
     @property
     def texts(self) -> list[str]:

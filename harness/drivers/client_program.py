@@ -144,7 +144,7 @@ class Script:
 
 
 @dataclass(frozen=True)
-class Load:
+class OfferedLoad:
     """The load that is offered; durations in ns. ``rate_per_s``: of an open loop.
 
     ``variables``: of the scripts, by name. ``protocol``: simple, extended or prepared.
@@ -326,7 +326,7 @@ def measured(
     job: ClientJob,
     folder: Path,
     argv: Sequence[str],
-    load: Load,
+    load: OfferedLoad,
     begins: Callable[[str], int | None],
     drives: WindowCallbacks,
     progress: Progress,
@@ -358,7 +358,7 @@ def measured(
     return Window(begin_ns, end_ns, cpu_ns, program.lines)
 
 
-def offered(load: Load, window_ns: int, waiting: tuple[int, int]) -> dict[str, Any]:
+def offered(load: OfferedLoad, window_ns: int, waiting: tuple[int, int]) -> dict[str, Any]:
     """Counts of an open loop: starts in the window, and those due and not begun.
 
     ``waiting``: the latter at the window's beginning and end.

@@ -22,7 +22,7 @@ from typing import Any
 
 from harness.drivers.client_program import (
     ClientJob,
-    Load,
+    OfferedLoad,
     Script,
     Window,
     histogram,
@@ -65,7 +65,7 @@ _LATENCY = re.compile(r"latency average = ([\d.]+) ms")
 
 
 @dataclass(frozen=True)
-class Summary:
+class PgbenchSummary:
     """Summary that pgbench prints of all its transactions, those of the ramp-up among them."""
 
     done: int
@@ -99,7 +99,7 @@ def drive(
     version: str,
     connection: JsonObject,
     scripts: Sequence[Script],
-    load: Load,
+    load: OfferedLoad,
     clients: Clients,
     progress: Progress,
     drives: WindowCallbacks,
@@ -158,7 +158,7 @@ def check_not_stepped(what: str, moved_ns: int, elapsed_ns: int) -> None:
 
 
 def _argv(
-    program: Path, connection: JsonObject, scripts: Sequence[Script], load: Load
+    program: Path, connection: JsonObject, scripts: Sequence[Script], load: OfferedLoad
 ) -> list[str]:
     argv = [str(program), "--no-vacuum", "--log", f"--log-prefix={_LOG}"]
     # With progress, its mean latency is that of the transactions, not users by rate.
@@ -183,23 +183,23 @@ def _password_line(connection: JsonObject) -> str:
     return f"*:*:*:*:{password}\n"
 
 
-def read_summary(what: str, lines: Sequence[str]) -> Summary:
+def read_summary(what: str, lines: Sequence[str]) -> PgbenchSummary:
     """Read the summary; RunFailed for one without its figures."""
     text = "\n".join(lines)
     done, rate, latency = _DONE.search(text), _RATE.search(text), _LATENCY.search(text)
     if done is None or rate is None or latency is None:
         raise unreadable(what, "pgbench", lines)
-    return Summary(int(done[1]), float(rate[1]), float(latency[1]))
+    return PgbenchSummary(int(done[1]), float(rate[1]), float(latency[1]))
 
 
 def _read_window(
     what: str,
     folder: Path,
     user: Credentials | None,
-    load: Load,
+    load: OfferedLoad,
     ahead_ns: int,
     window: Window,
-    summary: Summary,
+    summary: PgbenchSummary,
 ) -> Times:
     """Read the window's transactions, and those of the second before it.
 
@@ -224,7 +224,9 @@ def _read_window(
     return times
 
 
-def read_log(folder: Path, user: Credentials | None, load: Load, ahead_ns: int) -> Iterator[Times]:
+def read_log(
+    folder: Path, user: Credentials | None, load: OfferedLoad, ahead_ns: int
+) -> Iterator[Times]:
     """Yield all transactions of the log, some thousands at a time.
 
     ``ahead_ns``: the wall clock's lead when pgbench started. RunFailed for a file that is cut off.
@@ -245,7 +247,7 @@ def read_log(folder: Path, user: Credentials | None, load: Load, ahead_ns: int) 
         ) from error
 
 
-def _times(table: Any, load: Load, ahead_ns: int) -> Times:
+def _times(table: Any, load: OfferedLoad, ahead_ns: int) -> Times:
     none = np.zeros(len(table), dtype=np.int64)
     return Times(
         script=table[:, 3],
@@ -276,9 +278,9 @@ def _numbers(block: bytes, columns: int) -> Any:
 def _result(
     version: str,
     scripts: Sequence[Script],
-    load: Load,
+    load: OfferedLoad,
     window: Window,
-    summary: Summary,
+    summary: PgbenchSummary,
     logged: Times,
 ) -> DriverResult:
     """``logged``: the window's transactions, and those of the second before it."""
@@ -316,7 +318,7 @@ def _result(
     )
 
 
-def _waiting(times: Times, load: Load) -> int:
+def _waiting(times: Times, load: OfferedLoad) -> int:
     """Transactions that were due and had not begun, by how late the last ones began."""
     if not len(times.ended_ns):
         return 0

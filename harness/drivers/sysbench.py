@@ -16,7 +16,7 @@ from pathlib import Path
 
 from harness.drivers.client_program import (
     ClientJob,
-    Load,
+    OfferedLoad,
     Script,
     Window,
     histogram,
@@ -52,7 +52,7 @@ _STARTED, _CHECKPOINT = "Threads started!", re.compile(r"\[ \d+s \] Checkpoint r
 
 
 @dataclass(frozen=True)
-class Summary:
+class SysbenchSummary:
     """Sysbench's summary of the window: ``events`` in ``seconds``, ignored errors, mean latency.
 
     ``waiting``: due and not begun at the window's beginning and end, where a rate is set.
@@ -93,7 +93,7 @@ def drive(
     dialect: str,
     connection: JsonObject,
     script: Script,
-    load: Load,
+    load: OfferedLoad,
     clients: Clients,
     progress: Progress,
     drives: WindowCallbacks,
@@ -149,7 +149,7 @@ def _argv(
     return [str(program), f"--config-file={CONFIG}", *given, *flags, file, command]
 
 
-def read_summary(what: str, lines: Sequence[str], ramp_up_s: int) -> Summary:
+def read_summary(what: str, lines: Sequence[str], ramp_up_s: int) -> SysbenchSummary:
     """Read the reports; RunFailed for a run without its figures, or without a transaction.
 
     The last ones are the window's; but total times are since the beginning.
@@ -166,7 +166,7 @@ def read_summary(what: str, lines: Sequence[str], ramp_up_s: int) -> Summary:
         )
     queues = {int(m[1]): int(m[2]) for line in lines if (m := _QUEUE.match(line))}
     rates = {int(m[1]): float(m[2]) for line in lines if (m := _SECOND.match(line))}
-    return Summary(
+    return SysbenchSummary(
         int((transactions if transactions and int(transactions[-1]) else events)[-1]),
         float(totals[-1]) - (float(totals[0]) if ramp_up_s else 0),
         int(ignored[-1]) if ignored else 0,
@@ -178,7 +178,7 @@ def read_summary(what: str, lines: Sequence[str], ramp_up_s: int) -> Summary:
 
 
 def _result(
-    version: str, script: Script, load: Load, window: Window, summary: Summary
+    version: str, script: Script, load: OfferedLoad, window: Window, summary: SysbenchSummary
 ) -> DriverResult:
     window_ns = round(summary.seconds * 1e9)
     values = [round(ms * 1e6) for ms, _ in summary.buckets]

@@ -13,7 +13,7 @@ from harness.host.process_maps import async_io, charged_to_groups, hugetlb_bytes
 from harness.iotrace.page import LIBRARY
 from harness.store.result import Check, CheckStatus
 from harness.supervise.process import process_identity
-from harness.tiers.linux.numa import Node, Residency
+from harness.tiers.linux.numa import Node, NodeResidency
 from harness.units import format_bytes
 from harness.warnings import RunWarning
 
@@ -27,7 +27,7 @@ _EVEN, _UNEVEN = 0.9, 0.6
 _MOSTLY = 0.5
 
 
-def memory_check(policy: MemoryPolicy, residency: Residency) -> Check:
+def memory_check(policy: MemoryPolicy, residency: NodeResidency) -> Check:
     """Check that the engine's memory is where the placement says, with the shares per node."""
     total = residency.total_bytes
     if not total:
@@ -41,7 +41,7 @@ def memory_check(policy: MemoryPolicy, residency: Residency) -> Check:
 
 
 def unused_memory(
-    policy: MemoryPolicy, residency: Residency, nodes: Sequence[Node]
+    policy: MemoryPolicy, residency: NodeResidency, nodes: Sequence[Node]
 ) -> list[RunWarning]:
     """Warn where no page is on the slower memory that a policy fills last.
 

@@ -43,7 +43,7 @@ from harness.structs import Where
 from harness.units import MIB, parse_size
 from harness.warnings import RunWarning, warn
 from harness.workloads.parameters import ParameterError, Parameters
-from harness.yamlfile import Document, evaluate, is_expression, load_yaml
+from harness.yamlfile import YamlDocument, evaluate, is_expression, load_yaml
 
 #: A key of a point: ``("engine",)`` or ``("params", "scale")``.
 _Key = tuple[str, ...]
@@ -82,7 +82,7 @@ class Plan:
     #: all).
     published: Path | None = None
     figures: tuple[str, ...] = ()
-    document: Document | None = field(default=None, repr=False, compare=False)
+    document: YamlDocument | None = field(default=None, repr=False, compare=False)
     several_commands: bool = False
     looks: int = 1
     capacity: ClosedLoop | None = None
@@ -202,7 +202,7 @@ def _with_smallest_size(error: UsageError, smallest: float) -> UsageError:
     return UsageError(error.problem, context, error.hint)
 
 
-def _smallest_size(document: Document) -> float | None:
+def _smallest_size(document: YamlDocument) -> float | None:
     """The smallest size that fits; None where the profile's does, or none can be found."""
     size = document.value.get("size")
     if size is None or _fits(document):
@@ -222,7 +222,7 @@ def _smallest_size(document: Document) -> float | None:
     return next((factor for factor in rounded if _fits(_resized(document, factor))), fitting)
 
 
-def _fits(document: Document) -> bool:
+def _fits(document: YamlDocument) -> bool:
     """Return whether the data and memory sizes that follow from the profile's size are accepted."""
     try:
         once = {**document.value, "repeats": 1, "published": ()}
@@ -233,7 +233,7 @@ def _fits(document: Document) -> bool:
     return all(limit is None or limit >= LEAST_MEMORY for limit in limits)
 
 
-def _resized(document: Document, size: float) -> Document:
+def _resized(document: YamlDocument, size: float) -> YamlDocument:
     if "size" not in document.value:
         raise UsageError(
             f"size {size:g} of {document.path}",
@@ -245,7 +245,7 @@ def _resized(document: Document, size: float) -> Document:
     return replace(document, value={**document.value, "size": size})
 
 
-def _with_params(document: Document, params: JsonObject) -> Document:
+def _with_params(document: YamlDocument, params: JsonObject) -> YamlDocument:
     """The profile with these workload parameters, whatever it says of them itself.
 
     An axis has this value alone; of configurations, those that have it are left.
@@ -286,8 +286,11 @@ def _with_params(document: Document, params: JsonObject) -> Document:
 
 
 def _changed(
-    document: Document, value: Any, params: Sequence[str] = (), entries: Sequence[int] | None = None
-) -> Document:
+    document: YamlDocument,
+    value: Any,
+    params: Sequence[str] = (),
+    entries: Sequence[int] | None = None,
+) -> YamlDocument:
     """The profile with another value, and the lines of the places that this value still has.
 
     ``params``: axes whose values are not the file's. ``entries``: positions in the file of the
@@ -310,7 +313,7 @@ def _changed(
     return replace(document, value=value, lines=lines)
 
 
-def _with_drivers(document: Document, drivers: Sequence[str]) -> Document:
+def _with_drivers(document: YamlDocument, drivers: Sequence[str]) -> YamlDocument:
     """The profile with these drivers in place of its fixed one; an axis of drivers stays."""
     profile = document.value
     together = profile["axes"].get("configuration", ())
@@ -322,7 +325,7 @@ def _with_drivers(document: Document, drivers: Sequence[str]) -> Document:
 
 
 def expand(
-    document: Document, published: Path | None = None, emulate: tuple[str, ...] = ()
+    document: YamlDocument, published: Path | None = None, emulate: tuple[str, ...] = ()
 ) -> Plan:
     """The plan of a profile (see the module); UsageError names file and line."""
     profile: Mapping[str, Any] = document.value
@@ -353,7 +356,7 @@ def expand(
     return Plan(name, description, runs, requested, published, figures, document)
 
 
-def _figures(document: Document, published: Path | None) -> tuple[str, ...]:
+def _figures(document: YamlDocument, published: Path | None) -> tuple[str, ...]:
     """The figures that a profile says it repeats, each of which must be in the file."""
     named = tuple(document.value.get("published", ()))
     if not named:
@@ -379,7 +382,9 @@ def _tier(request: str) -> str:
     return request.partition("=")[0]
 
 
-def _refuse_twice(document: Document, axes: Mapping[str, Any], fixed: Mapping[str, Any]) -> None:
+def _refuse_twice(
+    document: YamlDocument, axes: Mapping[str, Any], fixed: Mapping[str, Any]
+) -> None:
     seen: dict[_Key, Where] = {}
     for key, values in axes.items():
         if key == "configuration":
@@ -417,7 +422,7 @@ def _leaves(path: _Key, value: Any) -> Iterator[tuple[_Key, Any]]:
         yield path, value
 
 
-def _check_engine_options(document: Document, profile: Mapping[str, Any]) -> None:
+def _check_engine_options(document: YamlDocument, profile: Mapping[str, Any]) -> None:
     fixed, axes = profile.get("fixed", {}), profile["axes"]
     together = [e["engine"] for e in axes.get("configuration", ()) if "engine" in e]
     engines = axes.get("engine") or together or [fixed.get("engine", "")]
@@ -434,7 +439,7 @@ def _check_engine_options(document: Document, profile: Mapping[str, Any]) -> Non
             raise unknown(where, context, engine, engines, "its engines: {}")
 
 
-def _quoted(document: Document, error: UsageError) -> Where | None:
+def _quoted(document: YamlDocument, error: UsageError) -> Where | None:
     """Place of the first key or value of ``axes`` or ``fixed`` that an error quotes."""
     context = error.context.partition("(did you mean")[0]
     for word in re.findall(r"""['"]([^'"]+)['"]""", f"{error.problem} {context}"):
@@ -482,7 +487,7 @@ class _Point:
 
 
 @contextmanager
-def _blaming(document: Document, where: Where) -> Iterator[None]:
+def _blaming(document: YamlDocument, where: Where) -> Iterator[None]:
     """Add the line to a UsageError."""
     try:
         yield
@@ -494,7 +499,7 @@ def _blaming(document: Document, where: Where) -> Iterator[None]:
 
 
 def _point(
-    document: Document,
+    document: YamlDocument,
     profile: Mapping[str, Any],
     choice: Mapping[_Key, tuple[Any, Where]],
 ) -> _Point:
@@ -522,7 +527,7 @@ def _point(
     return point
 
 
-def _spec(document: Document, point: _Point, parameters: type[Parameters]) -> RunSpec:
+def _spec(document: YamlDocument, point: _Point, parameters: type[Parameters]) -> RunSpec:
     values = point.values
     engine = values.get("engine")
     if engine is None:
@@ -576,7 +581,7 @@ _PARSED: Mapping[str, Callable[[Any], Any]] = {
 }
 
 
-def _params(document: Document, point: _Point, parameters: type[Parameters]) -> Parameters:
+def _params(document: YamlDocument, point: _Point, parameters: type[Parameters]) -> Parameters:
     """The workload's parameters, checked; an error names the line of the wrong one."""
     where: Where = ("fixed", "params")
     try:

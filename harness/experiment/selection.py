@@ -137,7 +137,7 @@ SHARES = (0.2, 0.4, 0.6, 0.8, 0.9, 0.95)
 
 
 @dataclass(frozen=True)
-class Capacity:
+class PeakRates:
     """Operations per second of each arm in a closed loop. ``run_ids``: of the probes."""
 
     per_s: Mapping[str, float]
@@ -171,7 +171,7 @@ class Capacity:
         return replace(plan, runs=tuple(runs), capacity=basis)
 
 
-def capacity_of(probes: Sequence[StoredRun]) -> Capacity:
+def peak_rates(probes: Sequence[StoredRun]) -> PeakRates:
     """From one closed-loop run of each arm; RunFailed where one has no rate."""
     from reports.values import Quantity, measured
 
@@ -187,7 +187,7 @@ def capacity_of(probes: Sequence[StoredRun]) -> Capacity:
             )
         per_s[_arm(run.spec)] = done.value / load.per_s
     names = {_arm(run.spec): _name(run.spec) for run in probes}
-    return Capacity(per_s, names, tuple(run.run_id for run in probes))
+    return PeakRates(per_s, names, tuple(run.run_id for run in probes))
 
 
 def _name(spec: RunSpec) -> str:

@@ -45,7 +45,7 @@ from harness.errors import UsageError, unknown
 from harness.paths import data_folder
 from harness.structs import Misfit, Struct
 from harness.units import GIB, KIB, MIB
-from harness.yamlfile import Document, evaluate, is_expression, load_yaml
+from harness.yamlfile import YamlDocument, evaluate, is_expression, load_yaml
 
 TUNING = data_folder("profiles") / "tuning"
 _UNIT_BYTES = {
@@ -130,7 +130,7 @@ def settings_for(
     return based | _settings(document, profile, engine, variables) | dict(overrides or {})
 
 
-def _read(tuning: str | Path) -> tuple[Document, Tuning]:
+def _read(tuning: str | Path) -> tuple[YamlDocument, Tuning]:
     document = load_yaml(_find(tuning))
     profile = document.to(Tuning)
     engines = registry.engine_names()
@@ -142,7 +142,7 @@ def _read(tuning: str | Path) -> tuple[Document, Tuning]:
 
 
 def _settings(
-    document: Document, profile: Tuning, engine: str, variables: Mapping[str, float]
+    document: YamlDocument, profile: Tuning, engine: str, variables: Mapping[str, float]
 ) -> dict[str, str]:
     """The settings that this file has for the engine."""
     values = (profile.engines or {}).get(engine) or {}

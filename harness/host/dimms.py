@@ -37,7 +37,7 @@ _UNKNOWN_64 = 0xFFFF_FFFF_FFFF_FFFF
 
 
 @dataclass(frozen=True)
-class MemoryDevice:
+class MemoryModule:
     """One module as the firmware lists it; sizes in bytes, 0 where it does not say.
 
     ``volatile_bytes`` of an Optane module is what Memory Mode took of it. ``speed_mts``: as
@@ -55,7 +55,7 @@ class MemoryDevice:
     persistent_bytes: int
 
 
-def memory_speed(modules: list[MemoryDevice] | None) -> str:
+def memory_speed(modules: list[MemoryModule] | None) -> str:
     """``2666 MT/s``, as the memory bus is configured; several where modules differ.
 
     ``unreadable`` where the firmware's list may not be read, or does not say of every module.
@@ -148,7 +148,7 @@ def _mapped_bytes(dimm: str, kernel: Kernel) -> int:
     return total
 
 
-def memory_devices(kernel: Kernel) -> list[MemoryDevice] | None:
+def memory_devices(kernel: Kernel) -> list[MemoryModule] | None:
     """The populated sockets of SMBIOS; None where the table may not be read (not root)."""
     try:
         table = kernel.path(_DMI).read_bytes()
@@ -157,7 +157,7 @@ def memory_devices(kernel: Kernel) -> list[MemoryDevice] | None:
     return list(parse_smbios(table))
 
 
-def parse_smbios(table: bytes) -> Iterator[MemoryDevice]:
+def parse_smbios(table: bytes) -> Iterator[MemoryModule]:
     """The populated memory devices of a raw SMBIOS structure table."""
     position = 0
     while position + 4 <= len(table):
@@ -175,7 +175,7 @@ def parse_smbios(table: bytes) -> Iterator[MemoryDevice]:
         position = end + 2
 
 
-def _device(body: bytes, strings: list[str]) -> MemoryDevice:
+def _device(body: bytes, strings: list[str]) -> MemoryModule:
     def number(offset: int, form: str) -> int:
         size = struct.calcsize(form)
         return int(struct.unpack_from(form, body, offset)[0]) if len(body) >= offset + size else 0
@@ -188,7 +188,7 @@ def _device(body: bytes, strings: list[str]) -> MemoryDevice:
         value = number(offset, "<Q")
         return 0 if value == _UNKNOWN_64 else value
 
-    return MemoryDevice(
+    return MemoryModule(
         locator=text(0x10) or text(0x11) or "?",
         size_bytes=_size(number(0x0C, "<H"), number(0x1C, "<I")),
         type=_TYPES.get(number(0x12, "<B"), f"type {number(0x12, '<B'):#x}"),

@@ -15,7 +15,7 @@ from harness.host.process_counters import read_counters
 from harness.iotrace.page import (
     CELL_FIELDS,
     SIZE_CLASSES,
-    Cell,
+    CounterCell,
     IoTrace,
     PageError,
     Plant,
@@ -284,13 +284,13 @@ def _moved(spent: Reading, part: str, operation: str, submitted: bool = True) ->
     """Traced bytes of a part."""
     total = 0
     for role in ("foreground", "background"):
-        cell = Cell(part, operation, role)
+        cell = CounterCell(part, operation, role)
         total += spent.value(cell, "bytes")
         total -= 0 if submitted else spent.value(cell, "submitted_bytes")
     return total
 
 
-def _counters(spent: Reading, cell: Cell) -> dict[str, int | None]:
+def _counters(spent: Reading, cell: CounterCell) -> dict[str, int | None]:
     """All counters of a cell; ``queued`` is None where no depth of a queue is known."""
     counters: dict[str, int | None] = {field: spent.value(cell, field) for field in CELL_FIELDS}
     if counters["submitted"] and not counters["queue_known"]:
@@ -298,7 +298,7 @@ def _counters(spent: Reading, cell: Cell) -> dict[str, int | None]:
     return counters
 
 
-def _sizes(spent: Reading, cell: Cell) -> dict[str, int]:
+def _sizes(spent: Reading, cell: CounterCell) -> dict[str, int]:
     """Number of calls by the largest size of their class in bytes."""
     counts = spent.sizes.get(cell)
     names = [*map(str, SIZE_CLASSES), "more"]
@@ -307,7 +307,7 @@ def _sizes(spent: Reading, cell: Cell) -> dict[str, int]:
     return {name: int(count) for name, count in zip(names, counts, strict=True) if count}
 
 
-def _modelled(spent: Reading, cell: Cell) -> dict[str, Any]:
+def _modelled(spent: Reading, cell: CounterCell) -> dict[str, Any]:
     """Quantiles of modelled calls of the durations that were due and of those achieved, in ns."""
     due, achieved = (spent.histogram(cell, name) for name in ("due", "achieved"))
     if due is None or achieved is None:

@@ -128,7 +128,7 @@ class Delay:
 
 
 @dataclass(frozen=True, order=True)
-class Cell:
+class CounterCell:
     """Part, operation and role that a counter is for."""
 
     part: str
@@ -159,7 +159,7 @@ class Reading:
 
     monotonic_ns: int
     cells: Counts
-    details: Mapping[str, Mapping[Cell, Counts]]
+    details: Mapping[str, Mapping[CounterCell, Counts]]
     mapped_bytes: Mapping[str, int]
     lost_calls: int
     slots: int
@@ -186,7 +186,7 @@ class Reading:
             other.slots,
         )
 
-    def value(self, cell: Cell, field: str) -> int:
+    def value(self, cell: CounterCell, field: str) -> int:
         """One counter of a cell."""
         return int(self.cells[(*_index(cell), CELL_FIELDS.index(field))])
 
@@ -195,22 +195,22 @@ class Reading:
         return int(self.cells[:, :, OPERATIONS.index(operation), CELL_FIELDS.index(field)].sum())
 
     @property
-    def sizes(self) -> Mapping[Cell, Counts]:
+    def sizes(self) -> Mapping[CounterCell, Counts]:
         """Calls by size class (SIZE_CLASSES, and one more for larger ones)."""
         return self.details["sizes"]
 
-    def histogram(self, cell: Cell, name: str = "durations") -> Histogram | None:
+    def histogram(self, cell: CounterCell, name: str = "durations") -> Histogram | None:
         """Durations in ns, with planted delays and those of a modelled device; None without any."""
         counts = self.details[name].get(cell)
         return None if counts is None or not counts.any() else Histogram(LAYOUT, counts)
 
 
-def cells() -> Iterator[Cell]:
+def cells() -> Iterator[CounterCell]:
     """All of the parts."""
     for part in PARTS:
         for operation in OPERATIONS:
             for role in ROLES:
-                yield Cell(part, operation, role)
+                yield CounterCell(part, operation, role)
 
 
 class Page:
@@ -229,7 +229,7 @@ class Page:
         except BaseException:
             os.close(self.descriptor)
             raise
-        self._delays: dict[Cell, Delay] = {}
+        self._delays: dict[CounterCell, Delay] = {}
         self._models = b""
         self._planting = threading.Lock()
 
@@ -238,7 +238,7 @@ class Page:
         self._map.close()
         os.close(self.descriptor)
 
-    def plant(self, cells: Iterable[Cell], delay: Delay) -> None:
+    def plant(self, cells: Iterable[CounterCell], delay: Delay) -> None:
         """Delay each of these calls from now on."""
         with self._planting:
             for cell in cells:
@@ -299,10 +299,12 @@ class Page:
         values = _bounded(table, "mappings").reshape(_ALL_PARTS, 3)
         return {part: int(values[i, 1]) for i, part in enumerate(PARTS)}
 
-    def _details(self, by_slot: Counts) -> dict[str, dict[Cell, Counts]]:
+    def _details(self, by_slot: Counts) -> dict[str, dict[CounterCell, Counts]]:
         """Histograms and sizes; only of slots that have any, since each is large."""
         details = np.frombuffer(self._map, _DETAIL, len(by_slot), _DETAILS_AT)["distributions"]
-        result: dict[str, dict[Cell, Counts]] = {name: {} for name in (*_HISTOGRAMS, "sizes")}
+        result: dict[str, dict[CounterCell, Counts]] = {
+            name: {} for name in (*_HISTOGRAMS, "sizes")
+        }
         # An asynchronous call may begin in one thread and end in another.
         active = by_slot[..., CELL_FIELDS.index("calls")] + by_slot[..., CELL_FIELDS.index("timed")]
         modelled = by_slot[..., CELL_FIELDS.index("modelled")]
@@ -322,11 +324,11 @@ def _constants(used: int) -> tuple[int, ...]:
     return (_MAGIC, _VERSION, *sizes, used)
 
 
-def _index(cell: Cell) -> tuple[int, int, int]:
+def _index(cell: CounterCell) -> tuple[int, int, int]:
     return ROLES.index(cell.role), PARTS.index(cell.part), OPERATIONS.index(cell.operation)
 
 
-def _delay_at(cell: Cell) -> int:
+def _delay_at(cell: CounterCell) -> int:
     role, part, operation = _index(cell)
     place = (role * len(PARTS) + part) * len(OPERATIONS) + operation
     return _DELAYS_AT + place * _DELAY.size
@@ -348,14 +350,16 @@ def _grown(now: Counts, earlier: Counts) -> Counts:
 
 
 def _grown_by_cell(
-    now: Mapping[Cell, Counts], earlier: Mapping[Cell, Counts]
-) -> dict[Cell, Counts]:
+    now: Mapping[CounterCell, Counts], earlier: Mapping[CounterCell, Counts]
+) -> dict[CounterCell, Counts]:
     if not earlier.keys() <= now.keys():
         raise PageError("a counter went back")
     return {cell: _grown(now[cell], earlier.get(cell, now[cell] * 0)) for cell in now}
 
 
-def _sums(base: Mapping[Cell, Counts], other: Mapping[Cell, Counts]) -> dict[Cell, Counts]:
+def _sums(
+    base: Mapping[CounterCell, Counts], other: Mapping[CounterCell, Counts]
+) -> dict[CounterCell, Counts]:
     total = dict(base)
     for cell, counts in other.items():
         total[cell] = total[cell] + counts if cell in total else counts
@@ -375,9 +379,9 @@ class Plant:
     operation: str
     delay: Delay
 
-    def cells(self) -> list[Cell]:
+    def cells(self) -> list[CounterCell]:
         """The cells whose calls are delayed."""
-        return [Cell(self.part, self.operation, role) for role in ROLES]
+        return [CounterCell(self.part, self.operation, role) for role in ROLES]
 
     def apply(self, page: Page) -> None:
         """Delay the calls from now on."""
@@ -434,7 +438,7 @@ class IoTrace:
         """Return whether processes are to be traced: the parts have directories."""
         return bool(self.directories)
 
-    def labels(self, cell: Cell) -> dict[str, str]:
+    def labels(self, cell: CounterCell) -> dict[str, str]:
         """Return labels of a cell's metrics; role ``unknown`` if nothing distinguishes threads."""
         labels = dict(cell.labels)
         return labels if self.background is not None else labels | {"role": "unknown"}

@@ -20,7 +20,7 @@ from harness.micro.perma import WARM_UP_NS, Configuration, job_of, parse_perma
 from harness.micro.suite_document import SuiteDocument
 from harness.structs import convert
 from harness.units import GIB, KIB, MIB
-from harness.yamlfile import Document
+from harness.yamlfile import YamlDocument
 
 _SIZES = tuple(name for name, key in KEYS.items() if key.values == "size")
 #: Keys by whose values a benchmark is divided first.
@@ -41,7 +41,7 @@ class ImportedSuite:
     device: str = ""
 
 
-def import_suite(document: Document, name: str) -> ImportedSuite:
+def import_suite(document: YamlDocument, name: str) -> ImportedSuite:
     """Return a file as a suite of ours; UsageError with line and key for what ours do not do."""
     configurations = parse_perma(document)
     for configuration in configurations:

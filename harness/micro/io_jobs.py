@@ -35,7 +35,7 @@ from harness.structs import Where
 from harness.units import MIB, format_bytes
 from harness.workloads.kinds import Duration, Time
 from harness.workloads.parameters import Parameters, parameter
-from harness.yamlfile import Document
+from harness.yamlfile import YamlDocument
 
 Operation = Literal["read", "write"]
 Pattern = Literal["sequential", "random"]
@@ -192,7 +192,7 @@ class FioParams(Parameters):
         return self
 
 
-def check_written(document: Document, part: Mapping[str, Any], where: Where) -> None:
+def check_written(document: YamlDocument, part: Mapping[str, Any], where: Where) -> None:
     """UsageError with its line for a measurement of ``part`` of a suite's file that is none.
 
     ``part``: a mapping with ``program`` and ``params``, at ``where``; nothing is said of other

@@ -57,7 +57,7 @@ class Target:
 
 
 @dataclass(frozen=True)
-class Thread:
+class ThreadWork:
     """Work of a thread from its own begin to its own end.
 
     ``excluded_cpu_ns``: processor time of what came between operations, which is not in ``cpu_ns``.
@@ -76,7 +76,7 @@ class Thread:
 
 
 @dataclass(frozen=True)
-class Window:
+class CommonWindow:
     """The time in which all threads of all jobs ran, and what was done in it."""
 
     duration_ns: int
@@ -91,8 +91,8 @@ class JobRepeat:
     """
 
     kind: str
-    window: Window
-    threads: tuple[Thread, ...]
+    window: CommonWindow
+    threads: tuple[ThreadWork, ...]
     target: str = ""
     operations_per_second: float = 0.0
     bandwidth_bytes_per_second: float = 0.0

@@ -25,7 +25,7 @@ from harness.micro.model import Axis, Job, Measurement
 from harness.micro.perma_config import PERMA_BENCH, PermaConfig
 from harness.structs import Where
 from harness.units import NS_PER_S
-from harness.yamlfile import Document
+from harness.yamlfile import YamlDocument
 
 #: Before anything counts: the programs have no warm-up of their own.
 WARM_UP_NS = 200_000_000
@@ -61,7 +61,7 @@ def is_perma(value: Any) -> bool:
     return isinstance(value, dict) and "schema" not in value
 
 
-def parse_perma(document: Document) -> list[Configuration]:
+def parse_perma(document: YamlDocument) -> list[Configuration]:
     """Return the configurations of a file in its order; UsageError has file and line."""
     if not isinstance(document.value, dict) or not document.value:
         raise UsageError(document.at(()), "no benchmark in it", "write NAME: {args: {…}}")
@@ -73,7 +73,7 @@ def parse_perma(document: Document) -> list[Configuration]:
     ]
 
 
-def dialect_of(document: Document) -> Dialect:
+def dialect_of(document: YamlDocument) -> Dialect:
     """Return CXL-Bench's dialect for a file with a key that only this has, else PerMA-Bench's."""
     keys = {
         str(key)
@@ -102,7 +102,7 @@ def _mapping(value: Any, where: Where) -> Mapping[Any, Any]:
     return value if isinstance(value, dict) else {}
 
 
-def _benchmark(document: Document, name: Any, dialect: Dialect) -> Iterator[Configuration]:
+def _benchmark(document: YamlDocument, name: Any, dialect: Dialect) -> Iterator[Configuration]:
     body = document.value[name]
     if not isinstance(body, dict):
         raise UsageError(document.at((name,)), f"{name!r} has no args", "write args: {…}")
@@ -126,7 +126,7 @@ _Point = tuple[BenchmarkConfig, tuple[Axis, ...], str]
 
 
 def _points(
-    document: Document, where: Where, body: Any, dialect: Dialect, job: str = ""
+    document: YamlDocument, where: Where, body: Any, dialect: Dialect, job: str = ""
 ) -> Iterator[_Point]:
     """Yield the configurations of ``{matrix, args}``."""
     if not isinstance(body, dict) or not isinstance(body.get("args"), dict):
@@ -162,7 +162,7 @@ def _points(
 
 
 def _values(
-    document: Document, where: Where, given: Any, dialect: Dialect
+    document: YamlDocument, where: Where, given: Any, dialect: Dialect
 ) -> Iterator[tuple[Any, str, Where]]:
     """Yield each value of a swept key, its text, and its place in the document."""
     key = str(where[-1])
@@ -174,7 +174,7 @@ def _values(
 
 
 def _check_keys(
-    document: Document, where: Where, body: Mapping[str, Any], accepted: tuple[str, ...]
+    document: YamlDocument, where: Where, body: Mapping[str, Any], accepted: tuple[str, ...]
 ) -> None:
     for key in body:
         if key not in accepted:

@@ -32,7 +32,7 @@ from harness import hdr, jsonfile
 from harness.errors import UsageError
 from harness.later import np
 from harness.micro.labels import job_labels
-from harness.micro.metrics import NOTHING_DONE, JobRepeat, JobResults, SuiteResult, Thread
+from harness.micro.metrics import NOTHING_DONE, JobRepeat, JobResults, SuiteResult, ThreadWork
 from harness.micro.model import Axis, Job, Measurement
 from harness.micro.perma import job_of
 from harness.micro.perma_config import PERMA_BENCH, PermaConfig
@@ -182,7 +182,7 @@ class _Sort:
     keys: tuple[str, ...]
     unit: float
 
-    def of(self, done: JobRepeat | Thread) -> int:
+    def of(self, done: JobRepeat | ThreadWork) -> int:
         """Return how much was done, by a thread or by all."""
         return sum(int(getattr(done, key)) for key in self.keys)
 
@@ -218,7 +218,7 @@ def _figures(sort: _Sort, repeat: JobRepeat) -> dict[str, Any]:
     }
 
 
-def _rated(sort: _Sort, done: JobRepeat | Thread, wall_ns: int) -> dict[str, Any]:
+def _rated(sort: _Sort, done: JobRepeat | ThreadWork, wall_ns: int) -> dict[str, Any]:
     """Return what was done, in how many seconds, and the one over the other."""
     amount, seconds = sort.of(done), max(1, wall_ns) / NS_PER_S
     return {

@@ -55,7 +55,7 @@ from harness.supervise.process import descendants
 from harness.tiers.linux.model import DIRECTORY_KINDS, Tier
 from harness.units import NS_PER_S
 from harness.warnings import RunWarning
-from harness.yamlfile import Document
+from harness.yamlfile import YamlDocument
 
 _OTHERS: Mapping[str, type[Fio | Ioping]] = {program.workload: program for program in (Fio, Ioping)}
 #: What our own program measures of a suite that another program measures.
@@ -74,7 +74,7 @@ class SuiteRequest:
     """
 
     suite: str
-    documents: Sequence[Document]
+    documents: Sequence[YamlDocument]
     tier: str
     params: Mapping[str, str] = field(default_factory=dict)
     repeats: int | None = None
@@ -335,7 +335,9 @@ def prepared_again(original: StoredRun, env: Environment) -> ResolvedSuite:
         raise UsageError(f"repeat {original.run_id}", "its spec is not that of a suite")
     request = SuiteRequest(
         suite=stored_suite["name"],
-        documents=[Document(path, value, {}) for path, value in stored_suite["documents"].items()],
+        documents=[
+            YamlDocument(path, value, {}) for path, value in stored_suite["documents"].items()
+        ],
         tier=spec.placement.data,
         params={name: str(text) for name, text in requested.items()},
         repeats=repeats,

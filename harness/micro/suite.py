@@ -40,7 +40,7 @@ from harness.micro.model import Axis, Job, Measurement, Suite
 from harness.micro.suite_document import SuiteDocument
 from harness.paths import data_folder
 from harness.structs import Where
-from harness.yamlfile import Document, is_expression, load_yaml
+from harness.yamlfile import YamlDocument, is_expression, load_yaml
 
 _FOLDER = data_folder("profiles") / "micro"
 SUFFIXES = (".yml", ".yaml")
@@ -79,7 +79,7 @@ def find_suite(name: str) -> Path:
     )
 
 
-def load_documents(path: Path) -> list[Document]:
+def load_documents(path: Path) -> list[YamlDocument]:
     """Load the files of a suite; ours have the keys of a SuiteDocument."""
     files = [path]
     if path.is_dir():
@@ -89,7 +89,7 @@ def load_documents(path: Path) -> list[Document]:
     return [_checked(file) for file in files]
 
 
-def _checked(file: Path) -> Document:
+def _checked(file: Path) -> YamlDocument:
     document = load_yaml(file)
     if not perma.is_perma(document.value):
         document.to(SuiteDocument)
@@ -108,7 +108,7 @@ def suite_name(path: Path) -> str:
     return str(below.with_suffix(""))
 
 
-def suite_of(name: str, documents: list[Document], variables: Variables) -> Suite:
+def suite_of(name: str, documents: list[YamlDocument], variables: Variables) -> Suite:
     """Make one suite of all documents; UsageError where two measure under one name."""
     first = _mapping(documents[0])
     if len(documents) == 1 and first and "measurements" not in first:
@@ -142,12 +142,12 @@ def suite_of(name: str, documents: list[Document], variables: Variables) -> Suit
     )
 
 
-def _mapping(document: Document) -> Mapping[str, Any]:
+def _mapping(document: YamlDocument) -> Mapping[str, Any]:
     """Return a document of ours; an empty one for PerMA-Bench's."""
     return {} if perma.is_perma(document.value) else document.value
 
 
-def _of_another_program(name: str, document: Document) -> Suite:
+def _of_another_program(name: str, document: YamlDocument) -> Suite:
     value = document.value
     if "program" not in value:
         raise UsageError(document.at(()), "neither measurements nor a program", "name one of them")
@@ -170,7 +170,7 @@ def _of_another_program(name: str, document: Document) -> Suite:
     )
 
 
-def _check_ours(document: Document) -> None:
+def _check_ours(document: YamlDocument) -> None:
     if "program" in document.value:
         raise UsageError(
             document.at(("program",)),
@@ -195,7 +195,7 @@ def _check_names(measurements: list[Measurement]) -> None:
 # Expansion ---------------------------------------------------------------------
 
 
-def _measurements(document: Document, variables: Variables) -> Iterator[Measurement]:
+def _measurements(document: YamlDocument, variables: Variables) -> Iterator[Measurement]:
     for name in document.value["measurements"]:
         by_identity: dict[str, Measurement] = {}
         for measurement in _Expansion(document, str(name), variables).all():
@@ -209,7 +209,7 @@ def _measurements(document: Document, variables: Variables) -> Iterator[Measurem
 class _Expansion:
     """One measurement of a document."""
 
-    document: Document
+    document: YamlDocument
     name: str
     variables: Variables
 

@@ -22,7 +22,7 @@ from harness.models.device import (
     MOST_PARALLEL,
     OPERATIONS,
     DeviceModel,
-    Point,
+    SizePoint,
     known_models,
 )
 from harness.models.device import load_model as load_device
@@ -41,7 +41,7 @@ _HISTOGRAM = "io_duration_ns"
 
 
 @dataclass(frozen=True)
-class Shape:
+class LatencyShape:
     """Durations of a part's calls on today's device, of those that reach it.
 
     ``operation``: what the latency is stated by; ``points``: by operation, of the mean size of a
@@ -50,7 +50,7 @@ class Shape:
 
     part: Part
     operation: str
-    points: dict[str, Point]
+    points: dict[str, SizePoint]
     mean_ns: float
     readahead_bytes: int
 
@@ -62,7 +62,7 @@ class Shape:
         }
         missing = [operation for operation in OPERATIONS if operation not in points]
         # An operation that today's run made none of waits for nothing.
-        points |= {name: (Point(_PAGE_BYTES, constant(0)),) for name in missing}
+        points |= {name: (SizePoint(_PAGE_BYTES, constant(0)),) for name in missing}
         rates = {"read": 10**12, "write": 10**12}  # the durations have the transfer in them
         return DeviceModel(
             name=name,
@@ -77,10 +77,10 @@ class Shape:
         )
 
 
-def shape_of(run: StoredRun, part: Part) -> Shape:
+def shape_of(run: StoredRun, part: Part) -> LatencyShape:
     """Return how long the part's calls took in a run; RunFailed where none reached a device."""
     calls: list[dict[str, Any]] = run.artifact("io-operations") or []
-    points: dict[str, Point] = {}
+    points: dict[str, SizePoint] = {}
     means: dict[str, float] = {}
     for operation in OPERATIONS:
         if operation == "write":  # through the page cache, they wait for no device
@@ -98,7 +98,7 @@ def shape_of(run: StoredRun, part: Part) -> Shape:
         if histogram is None:
             continue
         size = mean_bytes(calls, part, operation)
-        points[operation] = Point(size, of_histogram(histogram))
+        points[operation] = SizePoint(size, of_histogram(histogram))
         means[operation] = histogram.mean
     main = next((operation for operation in _MAIN[part] if operation in means), None)
     if main is None:
@@ -112,7 +112,7 @@ def shape_of(run: StoredRun, part: Part) -> Shape:
     name = run.spec.placement.tier_of(part)
     (tier,) = [tier_facts for tier_facts in run.manifest.tiers if tier_facts.name == name]
     readahead_bytes = tier.facts.readahead_bytes or DEFAULT_READAHEAD_BYTES
-    return Shape(part, main, points, means[main], readahead_bytes)
+    return LatencyShape(part, main, points, means[main], readahead_bytes)
 
 
 def _cached_share(calls: Sequence[dict[str, Any]], part: Part) -> float:
@@ -163,7 +163,7 @@ class ModelledPoint:
 
 
 def write_points(
-    shape: Shape, folder: Path, factors: Sequence[float] = FACTORS
+    shape: LatencyShape, folder: Path, factors: Sequence[float] = FACTORS
 ) -> list[ModelledPoint]:
     """Write the models of a curve."""
     points = []
@@ -178,7 +178,7 @@ def write_points(
     return points
 
 
-def marks(shape: Shape, today: MeasuredTier) -> dict[str, float]:
+def marks(shape: LatencyShape, today: MeasuredTier) -> dict[str, float]:
     """Return the latency of each known model in ns, of those that state what the part needs.
 
     An engine's calls take longer than the device alone. So a model's latency on the curve is

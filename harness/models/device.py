@@ -25,7 +25,7 @@ from harness.models.page_cache import PageCache
 from harness.store.documents import attributes
 from harness.store.spec import content_hash
 from harness.units import format_bytes, parse_duration_ns, parse_size
-from harness.yamlfile import Document, load_yaml
+from harness.yamlfile import YamlDocument, load_yaml
 
 OPERATIONS = ("read", "write", "sync")
 #: Syncs of a file that grew since the last one: the file system has to note its length, too.
@@ -57,7 +57,7 @@ _NEEDS: Mapping[str, tuple[str, ...]] = {
 
 
 @dataclass(frozen=True)
-class Point:
+class SizePoint:
     """Durations of requests of one size.
 
     ``rate``: bytes per second of such requests, all together; 0: not stated. ``source``: where the
@@ -123,7 +123,7 @@ class DeviceModel:
     basis: str
     page_cache: bool = True
     parallel: int = MOST_PARALLEL
-    points: Mapping[str, tuple[Point, ...]] = field(default_factory=dict)
+    points: Mapping[str, tuple[SizePoint, ...]] = field(default_factory=dict)
     bandwidth: Mapping[str, int] = field(default_factory=dict)
     burst_bytes: Mapping[str, int] = field(default_factory=dict)
     write_buffer: WriteBuffer | None = None
@@ -245,7 +245,7 @@ def _constant(name: str) -> DeviceModel:
     duration_ns = parse_duration_ns(name.removeprefix(_LATENCY))
     if duration_ns == 0:
         return DeviceModel(name, "A device of no latency", "constant")
-    point = Point(4096, constant(duration_ns), name)
+    point = SizePoint(4096, constant(duration_ns), name)
     points = dict.fromkeys(OPERATIONS, (point,))
     return DeviceModel(name, "Every request takes the same time", "constant", points=points)
 
@@ -293,8 +293,8 @@ def load_model(path: Path) -> DeviceModel:
 
 
 def _points(
-    document: Document, operation: str, sizes: Mapping[str, Mapping[str, Any]]
-) -> Iterator[Point]:
+    document: YamlDocument, operation: str, sizes: Mapping[str, Mapping[str, Any]]
+) -> Iterator[SizePoint]:
     for size, figures in sizes.items():
         try:
             durations, rate = _durations(figures), _rate(figures)
@@ -305,7 +305,7 @@ def _points(
             raise UsageError(
                 document.at((operation, size)), f"{error.problem}: {error.context}", error.hint
             ) from error
-        yield Point(parse_size(size), durations, str(figures.get("source", "")), rate)
+        yield SizePoint(parse_size(size), durations, str(figures.get("source", "")), rate)
 
 
 def _durations(figures: Mapping[str, Any]) -> Durations:
@@ -411,7 +411,7 @@ def _ps_per_byte(model: DeviceModel, direction: str) -> int:
     return round(_PS_PER_S / rate) if rate else 0
 
 
-def _service(points: tuple[Point, ...], bandwidth: int) -> bytes:
+def _service(points: tuple[SizePoint, ...], bandwidth: int) -> bytes:
     chosen = points[:MOST_SIZES]
     unused = [0] * (MOST_SIZES - len(chosen))
     numbers = [len(chosen), *(point.size_bytes for point in chosen), *unused]
@@ -422,7 +422,7 @@ def _service(points: tuple[Point, ...], bandwidth: int) -> bytes:
     return struct.pack(f"<{len(numbers)}Q", *numbers)
 
 
-def _occupied_ns(points: Sequence[Point], bandwidth: int) -> list[int]:
+def _occupied_ns(points: Sequence[SizePoint], bandwidth: int) -> list[int]:
     """Return for how long a request of each size takes the device from all others.
 
     Linear between the sizes whose rate is stated, and by the bandwidth beyond the largest of them;

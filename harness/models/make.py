@@ -19,7 +19,7 @@ from harness.models.device import (
     OPERATIONS,
     AfterWork,
     DeviceModel,
-    Point,
+    SizePoint,
     model_folders,
 )
 from harness.models.device_document import AfterWorkDocument, DeviceDocument, MeasuredTier
@@ -132,7 +132,7 @@ def _points(
     bandwidth: Mapping[str, int],
     bursts: Mapping[str, int],
     queues: bool,
-) -> Iterator[Point]:
+) -> Iterator[SizePoint]:
     direction = "read" if operation == "read" else "write"
     for size_bytes, histogram in durations_of(run, operation).items():
         transfer_ns = size_bytes / bandwidth[direction] * 1e9
@@ -142,7 +142,7 @@ def _points(
         if durations := _without_limit(histogram, limit_ns):
             limited = queues and not bursts[direction]
             rate = _rate(run.result.metrics, operation, size_bytes) if limited else 0
-            yield Point(size_bytes, durations, rate=rate)
+            yield SizePoint(size_bytes, durations, rate=rate)
 
 
 def _without_limit(histogram: hdr.Histogram, limit_ns: float | None) -> Durations | None:
@@ -300,7 +300,7 @@ def _size(size_bytes: int) -> str:
     return f"{size_bytes // whole[0][1]}{whole[0][0]}" if whole else f"{size_bytes}B"
 
 
-def _durations(point: Point) -> Iterator[tuple[str, str | list[str]]]:
+def _durations(point: SizePoint) -> Iterator[tuple[str, str | list[str]]]:
     for percent, duration_ns in zip(PROBABILITIES, point.durations.quantiles, strict=True):
         yield f"p{percent:g}", _microseconds(duration_ns)
     yield "means", [_microseconds(mean_ns) for mean_ns in point.durations.means]

@@ -50,7 +50,7 @@ class ScoredMetric(Struct, frozen=True):
         return self.low > 1 + CONTRADICTED or self.high < 1 / (1 + CONTRADICTED)
 
 
-class Measurement(Struct, frozen=True):
+class ScoredQuantity(Struct, frozen=True):
     """A quantity of one block: on the tier, and on its model."""
 
     name: str
@@ -63,10 +63,10 @@ class Pair(Struct, frozen=True):
 
     run_ids: tuple[str, ...]
     looks: Annotated[int, Meta(ge=1)]
-    measured: tuple[Measurement, ...]
+    measured: tuple[ScoredQuantity, ...]
 
 
-class Refused(Struct, frozen=True):
+class RefusedBlock(Struct, frozen=True):
     """A block that says nothing of the model, since other work disturbed its runs."""
 
     why: str
@@ -91,7 +91,7 @@ class Score(Document, frozen=True, tag_field="schema", tag=1):
     unix_ns: Annotated[int, Meta(ge=0)]
     blocks: tuple[Pair, ...]
     metrics: tuple[ScoredMetric, ...]
-    refused: tuple[Refused, ...] = ()
+    refused: tuple[RefusedBlock, ...] = ()
 
     @property
     def document_name(self) -> str:

@@ -29,7 +29,7 @@ _MS_NS = 1_000_000
 
 
 @dataclass(frozen=True)
-class Count:
+class EventCount:
     """A count of an event; ``value`` None: not counted. Clocks are in ns.
 
     ``stamp_s``: the end of its interval, since perf began (0: perf has none). ``running_share``:
@@ -46,7 +46,7 @@ class Count:
     supported: bool = True
 
 
-def counts(printed: str) -> Iterator[Count]:
+def counts(printed: str) -> Iterator[EventCount]:
     """Yield what ``perf stat -j`` prints, a count on each line; other lines are its messages."""
     for line in printed.splitlines():
         try:
@@ -61,7 +61,7 @@ def counts(printed: str) -> Iterator[Count]:
             value = float(text) * (_MS_NS if unit == "msec" else 1)
         stamp_s, socket = float(row.get("interval", 0)), str(row.get("socket", "")).lstrip("S")
         supported = text != _UNSUPPORTED
-        yield Count(str(event), value, stamp_s, share / 100, unit, socket, supported)
+        yield EventCount(str(event), value, stamp_s, share / 100, unit, socket, supported)
 
 
 class PerfStat:
@@ -76,7 +76,7 @@ class PerfStat:
         self,
         program: str,
         interval_s: float,
-        on_count: Callable[[Count], None],
+        on_count: Callable[[EventCount], None],
         options: Sequence[str] = (),
     ) -> None:
         self.program = shutil.which(program)
@@ -93,7 +93,7 @@ class PerfStat:
         """Return whether perf may still print counts."""
         return self._reader.is_alive()
 
-    def tried(self, events: Sequence[str]) -> tuple[list[Count], str]:
+    def tried(self, events: Sequence[str]) -> tuple[list[EventCount], str]:
         """Count these events for a moment; without counts, why perf does not count."""
         if self.program is None:
             return [], "perf is not installed"

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import ClassVar, Literal
 
 from harness.counters import labelled
-from harness.iotrace.page import LIBRARY, OPERATIONS, ROLES, Cell, PageError, cells
+from harness.iotrace.page import LIBRARY, OPERATIONS, ROLES, CounterCell, PageError, cells
 from harness.monitors import MonitorContext, SampledMonitor
 from harness.native_programs import find_native
 from harness.waits import IO
@@ -48,11 +48,11 @@ class IoMonitor(SampledMonitor):
         counters: dict[str, float] = {}
         for part in self._trace.directories:
             for operation in OPERATIONS:
-                both = [Cell(part, operation, role) for role in ROLES]
+                both = [CounterCell(part, operation, role) for role in ROLES]
                 labels = {"part": part, "operation": operation}
                 calls = sum(reading.value(cell, "calls") for cell in both)
                 counters[labelled("io_calls_count", **labels)] = float(calls)
-                foreground = Cell(part, operation, "foreground")
+                foreground = CounterCell(part, operation, "foreground")
                 spent_ns = reading.value(foreground, "ns") + reading.value(foreground, "delay_ns")
                 counters[labelled(IO, **labels)] = float(spent_ns)
                 if operation != "sync":

@@ -23,7 +23,7 @@ from harness.counters import labelled
 from harness.host.processors import virtualised
 from harness.host.uncore import LINE_BYTES, UNIT_BYTES, TrafficEvent, traffic_choices
 from harness.monitors import Monitor, MonitorContext
-from harness.monitors._perf_stat import PATIENCE_S, Count, PerfStat
+from harness.monitors._perf_stat import PATIENCE_S, EventCount, PerfStat
 from harness.tiers.linux.kernel import LIVE, Kernel
 from harness.units import NS_PER_S
 from harness.warnings import RunWarning
@@ -44,7 +44,7 @@ class TrafficMonitor(Monitor):
         self._kernel = kernel
         self._perf = PerfStat(program, self.interval_s, self._receive, ["--per-socket"])
         self._changed = threading.Condition()
-        self._interval: list[Count] = []
+        self._interval: list[EventCount] = []
         self._counts_in_interval = 0
         self._uncounted_s: dict[tuple[str, str], float] = {}
         self._totals: dict[str, float] = {}
@@ -130,7 +130,7 @@ class TrafficMonitor(Monitor):
         """Warn about a perf that was killed."""
         return self._perf.warnings(self.name)
 
-    def _receive(self, count: Count) -> None:
+    def _receive(self, count: EventCount) -> None:
         """Add a count to its interval, which ends with as many as the one before, or the next."""
         with self._changed:
             if self._interval and count.stamp_s != self._interval[0].stamp_s:

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 
 from harness.counters import labelled
 from harness.monitors import Monitor, MonitorContext
-from harness.monitors._perf_stat import Count, PerfStat
+from harness.monitors._perf_stat import EventCount, PerfStat
 from harness.tiers.linux.kernel import LIVE, Kernel
 from harness.units import NS_PER_S
 from harness.warnings import RunWarning
@@ -62,7 +62,7 @@ class PerfMonitor(Monitor):
         self._kernel, self._interval_s = kernel, interval_s
         self._base = self._events = tuple(events)
         self._group = _group(context, kernel)
-        self._counts: list[Count] = []
+        self._counts: list[EventCount] = []
         self.perf = PerfStat(program, interval_s, self._counts.append)
 
     def preflight(self) -> RunWarning | None:

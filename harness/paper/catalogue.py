@@ -25,7 +25,7 @@ _KINDS = ("Fig", "Table")
 _Names = Annotated[tuple[str, ...], Meta(min_length=1)]
 
 
-class Entry(Struct, frozen=True):
+class FigureEntry(Struct, frozen=True):
     """A figure with the profile, or the suite and its tiers, that repeats it: names, or files."""
 
     figure: Annotated[str, Meta(description="as the paper calls it, with what it shows")]
@@ -124,7 +124,7 @@ class PaperFile(Struct, frozen=True, tag_field="schema", tag=1):
     documented = "docs/papers.md"
     title: Annotated[str, Meta(min_length=1)]
     figures: Annotated[
-        tuple[Entry, ...],
+        tuple[FigureEntry, ...],
         Meta(
             min_length=1,
             description="the most informative first: within a budget, they are run in this order",
@@ -159,7 +159,7 @@ class Paper:
 
     name: str
     title: str
-    entries: tuple[Entry, ...]
+    entries: tuple[FigureEntry, ...]
     published: Path | None = None
 
     def captions(self) -> list[Caption]:
@@ -178,7 +178,7 @@ class Paper:
         return replace(self, entries=tuple(entry for entry in self.entries if entry.key in keys))
 
 
-def _caption(name: str, entries: Sequence[Entry]) -> Caption:
+def _caption(name: str, entries: Sequence[FigureEntry]) -> Caption:
     repeated = [entry for entry in entries if not entry.missing]
     if any(not entry.differs for entry in repeated):
         return Caption(name, "measured")
@@ -214,7 +214,7 @@ def find_paper(name: str) -> Paper:
     return Paper(name, document.title, document.figures)
 
 
-def _near(folder: Path, entry: Entry) -> Entry:
+def _near(folder: Path, entry: FigureEntry) -> FigureEntry:
     """The entry with files of its own relative to the paper's file; names are of the package."""
 
     def place(name: str) -> str:

@@ -26,7 +26,7 @@ from harness.experiment.study import Batch, Batches, Cost, StopRule, continued
 from harness.micro.perma import is_perma
 from harness.micro.runner import SuiteRequest, parameter_names, suite_plan
 from harness.micro.suite import find_suite, load_documents, suite_name
-from harness.paper.catalogue import Entry, Paper
+from harness.paper.catalogue import FigureEntry, Paper
 from harness.store.run_store import Store
 from harness.store.runs import StoredRun
 from harness.store.spec import RunSpec, canonical_json
@@ -64,7 +64,7 @@ class PaperRequest:
 
 
 @dataclass(frozen=True)
-class Part:
+class CellRun:
     """One run of a cell. ``why``: why it cannot be run here. ``step``: what is run."""
 
     what: str
@@ -76,7 +76,7 @@ class Part:
         """The complete run that makes it needless."""
         return self.step.done if self.step else None
 
-    def run(self, made: Mapping[str, StoredRun]) -> StoredRun | None:
+    def stored(self, made: Mapping[str, StoredRun]) -> StoredRun | None:
         """Return its complete run, else the last attempt of this command, by hash of its spec."""
         return self.done or made.get(self.hash)
 
@@ -92,7 +92,7 @@ class Part:
 
 
 @dataclass(frozen=True)
-class Cell:
+class FigureCell:
     """Runs that are compared with one another. ``entry``: its place among the paper's figures;
     ``turn``: among the figure's cells; ``plan``: theirs. ``alone``: a suite, which needs no other.
     """
@@ -100,27 +100,27 @@ class Cell:
     entry: int
     turn: int
     what: str
-    parts: tuple[Part, ...]
+    runs: tuple[CellRun, ...]
     plan: Plan | None = None
     alone: bool = False
 
     @property
-    def to_do(self) -> tuple[Part, ...]:
-        """The parts that can be run and have not been."""
-        return tuple(part for part in self.parts if part.to_do)
+    def to_do(self) -> tuple[CellRun, ...]:
+        """The runs that can be run and have not been."""
+        return tuple(run for run in self.runs if run.to_do)
 
     @property
     def single(self) -> bool:
         """Return whether nothing can be compared in it; a suite answers by itself."""
-        return not self.alone and sum(not part.why for part in self.parts) < 2
+        return not self.alone and sum(not run.why for run in self.runs) < 2
 
     @property
     def steps(self) -> list[ResolvedRun]:
-        """Return the steps of the parts to do."""
-        return [part.step for part in self.to_do if part.step]
+        """Return the steps of the runs to do."""
+        return [run.step for run in self.to_do if run.step]
 
     def estimate_ns(self, times: Estimator) -> int | None:
-        """Return the sum over the parts to do; None without parts, or where one is not known."""
+        """Return the sum over the runs to do; None without runs, or where one is not known."""
         return times.total_ns(self.steps) if self.steps else None
 
 
@@ -131,9 +131,9 @@ class Figure:
     ``params``: those of the request that its profile or suite has.
     """
 
-    entry: Entry
+    entry: FigureEntry
     published: tuple[str, ...]
-    cells: tuple[Cell, ...]
+    cells: tuple[FigureCell, ...]
     why: str = ""
     params: Mapping[str, str] = field(default_factory=dict)
 
@@ -213,7 +213,7 @@ class _Figures:
                 raise _unknown(f"--param {name}", context, name, of_workloads | of_suites)
         return params
 
-    def _figure(self, number: int, entry: Entry, of_suites: Mapping[str, str]) -> Figure:
+    def _figure(self, number: int, entry: FigureEntry, of_suites: Mapping[str, str]) -> Figure:
         if entry.profile:
             return self._profile_figure(number, entry)
         if entry.suite:
@@ -222,7 +222,7 @@ class _Figures:
 
     # Experiments -------------------------------------------------------------------------
 
-    def _profile_figure(self, number: int, entry: Entry) -> Figure:
+    def _profile_figure(self, number: int, entry: FigureEntry) -> Figure:
         """A cell for each comparison."""
         request, names = self.request, _workload_parameters(entry)
         params = {name: text for name, text in request.params.items() if name in names}
@@ -235,25 +235,27 @@ class _Figures:
         cells = tuple(self._cells(number, plan))
         return Figure(entry, plan.figures or entry.published, cells, params=params)
 
-    def _cells(self, number: int, plan: Plan) -> Iterator[Cell]:
-        cells: dict[str, tuple[RunSpec, list[Part]]] = {}
-        for spec, part in zip(plan.runs, self._parts(plan), strict=True):
+    def _cells(self, number: int, plan: Plan) -> Iterator[FigureCell]:
+        cells: dict[str, tuple[RunSpec, list[CellRun]]] = {}
+        for spec, run in zip(plan.runs, self._runs(plan), strict=True):
             key = canonical_json([spec.workload, spec.engine, dict(spec.params), spec.block])
-            cells.setdefault(key, (spec, []))[1].append(part)
+            cells.setdefault(key, (spec, []))[1].append(run)
         varied = _varied(plan)
-        for turn, (spec, parts) in enumerate(cells.values()):
+        for turn, (spec, runs) in enumerate(cells.values()):
             values = [f"{name} {_text(spec.params.get(name))}" for name in varied]
             block = [f"repeat {spec.block + 1}"] if spec.block else []
-            yield Cell(number, turn, ", ".join([spec.engine, *values, *block]), tuple(parts), plan)
+            yield FigureCell(
+                number, turn, ", ".join([spec.engine, *values, *block]), tuple(runs), plan
+            )
 
-    def _parts(self, plan: Plan) -> Iterator[Part]:
-        """A part for each run of a plan; what cannot be run here says why."""
+    def _runs(self, plan: Plan) -> Iterator[CellRun]:
+        """Yield the runs of a plan; what cannot be run here says why."""
         try:
             steps = plan_steps(plan, self.env, self.store, enough=ENOUGH)
         except UsageError:
             steps = [self._step(plan, spec) for spec in plan.runs]
         for spec, step in zip(plan.runs, steps, strict=True):
-            yield Part(_arm(spec), "" if step.done or step.runnable else step.why, step)
+            yield CellRun(_arm(spec), "" if step.done or step.runnable else step.why, step)
 
     def _step(self, plan: Plan, spec: RunSpec) -> ResolvedRun:
         try:
@@ -266,9 +268,11 @@ class _Figures:
 
     # Suites ------------------------------------------------------------------------------
 
-    def _suite_figure(self, number: int, entry: Entry, of_suites: Mapping[str, str]) -> Figure:
+    def _suite_figure(
+        self, number: int, entry: FigureEntry, of_suites: Mapping[str, str]
+    ) -> Figure:
         """A cell for each tier."""
-        cells: list[Cell] = []
+        cells: list[FigureCell] = []
         given: dict[str, str] = {}
         for turn, tier in enumerate(entry.tiers):
             of_tier, plan = self._suite_request(entry, tier), None
@@ -278,11 +282,11 @@ class _Figures:
                 request = replace(of_tier, params=params)
                 plan, suites = suite_plan([request], self.env)
                 (step,) = plan_steps(plan, self.env, self.store, enough=ENOUGH, resolved=suites)
-                part = Part(tier, step=step)
+                run = CellRun(tier, step=step)
                 given |= params
             except UsageError as error:
-                part = Part(tier, _why(error))
-            cells.append(Cell(number, turn, entry.suite, (part,), plan, alone=True))
+                run = CellRun(tier, _why(error))
+            cells.append(FigureCell(number, turn, entry.suite, (run,), plan, alone=True))
         documents = load_documents(find_suite(entry.suite))
         named = [
             document.value.get("published", {})
@@ -292,7 +296,7 @@ class _Figures:
         published = tuple(figure for entry in named for figure in entry.get("figures", ()))
         return Figure(entry, published or entry.published, tuple(cells), params=given)
 
-    def _suite_request(self, entry: Entry, tier: str) -> SuiteRequest:
+    def _suite_request(self, entry: FigureEntry, tier: str) -> SuiteRequest:
         path = find_suite(entry.suite)
         return SuiteRequest(
             suite_name(path),
@@ -311,11 +315,11 @@ def _why(error: BaseException) -> str:
     return f"{NEEDS_HARDWARE}: {error}" if cause else str(error)
 
 
-def _workload_parameters(entry: Entry) -> Collection[str]:
+def _workload_parameters(entry: FigureEntry) -> Collection[str]:
     return registry.parameters(_workload(entry)).declared()
 
 
-def _workload(entry: Entry) -> str:
+def _workload(entry: FigureEntry) -> str:
     return str(load_yaml(find_profile(entry.profile)).to(Profile).workload)
 
 
@@ -348,21 +352,21 @@ def _arm(spec: RunSpec) -> str:
 class Chosen:
     """Cells in the order in which they are run; ``left_out``: why each other one is not."""
 
-    cells: tuple[Cell, ...]
+    cells: tuple[FigureCell, ...]
     left_out: Mapping[tuple[int, int], str]
     estimated_ns: int
     unknown: int
 
 
-def choose(cells: Sequence[Cell], budget_ns: int, times: Estimator) -> Chosen:
+def choose(cells: Sequence[FigureCell], budget_ns: int, times: Estimator) -> Chosen:
     """The cells that fit into the budget, in turn; what has no estimate counts as nothing."""
-    chosen: list[Cell] = []
+    chosen: list[FigureCell] = []
     left_out: LeftOut = {}
     seen: set[str] = set()
     spent = unknown = 0
     for cell in sorted(cells, key=_place):
         # Figures share runs: those of an earlier cell are not made again.
-        fresh = replace(cell, parts=tuple(part for part in cell.parts if part.hash not in seen))
+        fresh = replace(cell, runs=tuple(run for run in cell.runs if run.hash not in seen))
         if not fresh.to_do:
             continue
         cost = fresh.estimate_ns(times)
@@ -373,12 +377,12 @@ def choose(cells: Sequence[Cell], budget_ns: int, times: Estimator) -> Chosen:
             continue
         spent += cost or 0
         unknown += cost is None
-        seen |= {part.hash for part in fresh.to_do}
+        seen |= {run.hash for run in fresh.to_do}
         chosen.append(cell)
     return Chosen(tuple(chosen), left_out, spent, unknown)
 
 
-def _place(cell: Cell) -> tuple[bool, int, int, int]:
+def _place(cell: FigureCell) -> tuple[bool, int, int, int]:
     """In the order of the module; all tiers of a suite belong to the first turn."""
     turn = 0 if cell.alone else cell.turn
     return cell.single, turn, cell.entry, cell.turn
@@ -387,14 +391,14 @@ def _place(cell: Cell) -> tuple[bool, int, int, int]:
 # The runs -----------------------------------------------------------------------------------
 
 
-def with_looks(figures: Sequence[Figure], cells: Sequence[Cell]) -> list[Cell]:
+def with_looks(figures: Sequence[Figure], cells: Sequence[FigureCell]) -> list[FigureCell]:
     """The cells, with plans that count repeats added to complete ones as a look more."""
     plans: dict[int, Plan] = {}
     for cell in cells:
         if cell.plan is None or cell.alone or cell.entry in plans:
             continue
-        parts = (part for other in figures[cell.entry].cells for part in other.parts)
-        steps = [part.step for part in parts if part.step and not part.why]
+        runs = (run for other in figures[cell.entry].cells for run in other.runs)
+        steps = [run.step for run in runs if run.step and not run.why]
         plans[cell.entry] = continued(cell.plan, steps)
     return [replace(cell, plan=plans.get(cell.entry, cell.plan)) for cell in cells]
 
@@ -407,7 +411,7 @@ class Cells(StopRule):
     next budget for what the last one left.
     """
 
-    cells: Sequence[Cell]
+    cells: Sequence[FigureCell]
     env: Environment
     store: Store
     left_out: LeftOut = field(default_factory=dict)
@@ -438,7 +442,7 @@ class Cells(StopRule):
                 self.left_out[cell.entry, cell.turn] = str(error)
         return ""
 
-    def _batch(self, cell: Cell) -> Batch:
+    def _batch(self, cell: FigureCell) -> Batch:
         """Check the cell again: the data of others take space, another figure made some runs."""
         assert cell.plan is not None, "there is something to do"
         steps = cell.steps
@@ -464,8 +468,8 @@ def figure_runs(
             figure.entry.figure,
             _command(figure, request),
             figure.published,
-            tuple(run for cell in figure.cells for part in cell.parts if (run := part.run(made))),
-            sum(len(cell.parts) for cell in figure.cells),
+            tuple(done for cell in figure.cells for run in cell.runs if (done := run.stored(made))),
+            sum(len(cell.runs) for cell in figure.cells),
             tuple(_left_out(figure, left_out, made)),
             figure.entry.differs,
             figure.why,
@@ -478,14 +482,14 @@ def _left_out(
     figure: Figure, left_out: Mapping[tuple[int, int], str], made: Mapping[str, StoredRun]
 ) -> Iterator[tuple[str, str]]:
     for cell in figure.cells:
-        for part in cell.parts:
-            run = part.run(made)
-            if run is not None and run.result.status != "failed":
+        for run in cell.runs:
+            stored = run.stored(made)
+            if stored is not None and stored.result.status != "failed":
                 continue
-            why = part.why or left_out.get((cell.entry, cell.turn), "left to another figure")
-            if run is not None:
-                why = f"failed: {run.result.why_failed}"
-            yield ", ".join(dict.fromkeys((cell.what, part.what))), why
+            why = run.why or left_out.get((cell.entry, cell.turn), "left to another figure")
+            if stored is not None:
+                why = f"failed: {stored.result.why_failed}"
+            yield ", ".join(dict.fromkeys((cell.what, run.what))), why
 
 
 def _command(figure: Figure, request: PaperRequest) -> str:

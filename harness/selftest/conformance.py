@@ -33,7 +33,7 @@ from harness.supervise.user_files import walk
 from harness.units import counted
 from harness.workload import Session
 from harness.workloads.ycsb import workload as ycsb
-from harness.workloads.ycsb.workload import Loadgen
+from harness.workloads.ycsb.workload import YcsbLoadgen
 
 #: By workload, the parameters of its run; every check of the workload must pass.
 _PARAMS: Mapping[str, JsonObject] = {
@@ -316,7 +316,7 @@ class Conformance:
             raise NotApplicableError(reason)
 
 
-class _KilledOnce(Loadgen):
+class _KilledOnce(YcsbLoadgen):
     """The native client, killed under way with the engine in it; then it offers the load again."""
 
     def drive(self, session: Session, drives: WindowCallbacks) -> DriverResult:

@@ -24,7 +24,7 @@ from harness.tiers.discovery import find_tiers
 from harness.tiers.verify import WrongKindError
 from harness.workload import Session
 from harness.workloads.tpcc import workload as tpcc
-from harness.workloads.tpcc.drivers import Loadgen
+from harness.workloads.tpcc.drivers import TpccLoadgen
 
 _TPCH = Fixed("tpch", "duckdb", {"scale": 0.01, "queries": [1], "plans": False})
 _TPCC = Fixed("tpcc", "postgres", {"warehouses": 1, "users": 2, "ramp_up": "0s", "duration": "2s"})
@@ -77,7 +77,7 @@ def _wrong_answer(lab: Lab) -> str:
     return _ended(lab.run(_TPCH, retries=0), "failed", "answer")
 
 
-class _Spoiling(Loadgen):
+class _Spoiling(TpccLoadgen):
     """The native client; a balance is changed after its last transaction."""
 
     def drive(

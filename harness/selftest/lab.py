@@ -28,7 +28,7 @@ from harness.store.spec import Json, JsonObject
 from harness.supervise import workdirs
 from harness.supervise.own_files import make_passable
 from harness.tiers.discovery import store_tier
-from harness.yamlfile import Document
+from harness.yamlfile import YamlDocument
 
 Value = TypeVar("Value")
 
@@ -68,7 +68,7 @@ class Fixed:
             "fixed": fixed,
             "repeats": repeats,
         }
-        return expand(Document("selftest", profile, {}))
+        return expand(YamlDocument("selftest", profile, {}))
 
 
 YCSB = Fixed(

@@ -37,7 +37,7 @@ _FEW = 100
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class IndexEntry:
     """The head of a run as JSON, and the stamps of the documents that it is from."""
 
     stamps: bytes
@@ -111,7 +111,7 @@ class Index:
 
     def __init__(self, root: Path) -> None:
         self._path = root / FILE
-        self.entries: dict[str, Entry] = {}
+        self.entries: dict[str, IndexEntry] = {}
         self._lines = 0
         with suppress(OSError, ValueError):
             for line in jsonfile.read_bytes(self._path, most_bytes=sys.maxsize).splitlines():
@@ -120,9 +120,9 @@ class Index:
                 if digest == _digest(text):
                     with suppress(ValueError):
                         run_id, stamps, head = text.split(b"\t")
-                        self.entries[run_id.decode()] = Entry(stamps, head)
+                        self.entries[run_id.decode()] = IndexEntry(stamps, head)
 
-    def update(self, entries: dict[str, Entry]) -> None:
+    def update(self, entries: dict[str, IndexEntry]) -> None:
         """Store the entries of all runs; nothing where that cannot be.
 
         New ones are appended. The file is written again when most of its lines count no longer.
@@ -141,7 +141,7 @@ class Index:
                 self._lines += len(new)
 
 
-def _line(run_id: str, entry: Entry) -> bytes:
+def _line(run_id: str, entry: IndexEntry) -> bytes:
     """Empty of a run whose name, which its owner gave it, does not fit into a line."""
     if not run_id.isprintable():
         return b""

@@ -42,7 +42,7 @@ from harness.store.documents import (
     write_atomically,
     write_json_atomically,
 )
-from harness.store.index import Entry, Index, stamps_of
+from harness.store.index import Index, IndexEntry, stamps_of
 from harness.store.result import Manifest, RunResult
 from harness.store.runs import StoredRun
 from harness.store.spec import JsonObject, RunSpec
@@ -319,7 +319,7 @@ class Store:
         """Index of runs as they were; each is compared with the run's files before it counts."""
         return Index(self.root)
 
-    def _readable(self, directory: Path, entry: Entry | None) -> StoredRun | None:
+    def _readable(self, directory: Path, entry: IndexEntry | None) -> StoredRun | None:
         stamps = stamps_of(directory)
         if stamps is None:
             return None

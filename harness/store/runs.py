@@ -15,7 +15,7 @@ import msgspec
 from harness import hdr, jsonfile, structs
 from harness.errors import HarnessError, UsageError
 from harness.store.artifacts import kind_of
-from harness.store.index import Entry, Head, head_of, stamps_of
+from harness.store.index import Head, IndexEntry, head_of, stamps_of
 from harness.store.result import Manifest, Metric, RunResult
 from harness.store.spec import RunSpec
 from harness.tiers.linux.model import TierRecord
@@ -33,7 +33,7 @@ class StoredRun:
     """
 
     directory: Path
-    entry: Entry | None = field(default=None, repr=False, compare=False)
+    entry: IndexEntry | None = field(default=None, repr=False, compare=False)
 
     @property
     def run_id(self) -> str:
@@ -166,4 +166,4 @@ class StoredRun:
             raise UsageError(f"run {self.run_id}", "it has no result")
         head = head_of(self.result, self.manifest).to_json()
         content = json.dumps(head, separators=(",", ":")).encode()
-        return StoredRun(self.directory, Entry(stamps, content))
+        return StoredRun(self.directory, IndexEntry(stamps, content))

@@ -43,7 +43,7 @@ Limited = Literal[
 
 
 @dataclass(frozen=True)
-class Limit:
+class SilenceLimit:
     """``silent``: what is silent. ``option``: what else changes the limit, for a single run."""
 
     seconds: float
@@ -52,24 +52,30 @@ class Limit:
 
 
 #: docs/silence.md has the same table.
-LIMITS: Mapping[Limited, Limit] = {
-    "stopped": Limit(30, "a process of the run is stopped (SIGSTOP, a debugger), in any phase"),
-    "blocked": Limit(
+LIMITS: Mapping[Limited, SilenceLimit] = {
+    "stopped": SilenceLimit(
+        30, "a process of the run is stopped (SIGSTOP, a debugger), in any phase"
+    ),
+    "blocked": SilenceLimit(
         900, "a thread of it, or of the harness, waits for a device without a wake-up, in any phase"
     ),
-    "supervisor": Limit(10, "the supervisor process is stopped"),
-    "exec": Limit(60, "a new process does not become its program: user, directory or program hang"),
-    "connect": Limit(60, "a server does not accept a connection and log in"),
-    "hello": Limit(60, "a client host does not answer through ssh"),
-    "start": Limit(300, "a server is not ready", "engine option start_timeout_s"),
-    "stop": Limit(900, "a server does not end after the request", "engine option stop_timeout_s"),
-    "statement": Limit(86_400, "a statement has no answer", "--query-timeout (tpch, sql)"),
-    "load": Limit(14_400, "a client that loads or verifies reports nothing"),
-    "warm-up": Limit(1_800, "a client that opens the engine prints nothing"),
-    "measure": Limit(300, "a client that offers the load reports nothing"),
-    "left": Limit(60, "the supervisor of a dead harness does not finish its clean-up"),
-    "lock": Limit(3_600, "another process has a lock; for all waits of a command together"),
-    "download": Limit(7_200, "a registry's client (apt, pip, Maven) does not end"),
+    "supervisor": SilenceLimit(10, "the supervisor process is stopped"),
+    "exec": SilenceLimit(
+        60, "a new process does not become its program: user, directory or program hang"
+    ),
+    "connect": SilenceLimit(60, "a server does not accept a connection and log in"),
+    "hello": SilenceLimit(60, "a client host does not answer through ssh"),
+    "start": SilenceLimit(300, "a server is not ready", "engine option start_timeout_s"),
+    "stop": SilenceLimit(
+        900, "a server does not end after the request", "engine option stop_timeout_s"
+    ),
+    "statement": SilenceLimit(86_400, "a statement has no answer", "--query-timeout (tpch, sql)"),
+    "load": SilenceLimit(14_400, "a client that loads or verifies reports nothing"),
+    "warm-up": SilenceLimit(1_800, "a client that opens the engine prints nothing"),
+    "measure": SilenceLimit(300, "a client that offers the load reports nothing"),
+    "left": SilenceLimit(60, "the supervisor of a dead harness does not finish its clean-up"),
+    "lock": SilenceLimit(3_600, "another process has a lock; for all waits of a command together"),
+    "download": SilenceLimit(7_200, "a registry's client (apt, pip, Maven) does not end"),
 }
 
 

@@ -119,7 +119,7 @@ class Execution(Generic[S]):
 
 
 @dataclass(frozen=True)
-class Explained:
+class ExplainedQuery:
     """A query's plan: its metrics, and the document that is stored with the run."""
 
     query: str
@@ -231,7 +231,7 @@ class QueryRuns(Generic[S]):
         except RunFailed as error:
             self._survive(error)
 
-    def explain(self, executions: Sequence[Execution[S]]) -> list[Explained]:
+    def explain(self, executions: Sequence[Execution[S]]) -> list[ExplainedQuery]:
         """Execute each finished query again, with profiling on; nothing if the engine cannot."""
         todo = [execution for execution in executions if execution.finished]
         explained = []
@@ -244,7 +244,7 @@ class QueryRuns(Generic[S]):
                         f"{statement.name}'s plan",
                         partial(self._explain, self._engine, execution),
                         partial(self._again, statement),
-                        partial(from_members, Explained),
+                        partial(from_members, ExplainedQuery),
                     )
                 except CannotExplain as error:
                     self.unexplained = str(error)
@@ -257,7 +257,7 @@ class QueryRuns(Generic[S]):
                 task.advance(note=f"{statement.name} done")
         return explained
 
-    def _explain(self, engine: Engine, execution: Execution[S]) -> Explained:
+    def _explain(self, engine: Engine, execution: Execution[S]) -> ExplainedQuery:
         """The plan as executed now, held against the timed execution."""
         statement = execution.statement
         assert execution.duration_ns is not None
@@ -269,7 +269,9 @@ class QueryRuns(Generic[S]):
             cpu_ns = execution.counters.get("cpu_ns")
             accounting = account(plan, execution.duration_ns, spent.get("cpu_ns"), cpu_ns)
         document = members(plan) | {"accounting": members(accounting)}
-        return Explained(statement.labels["query"], tuple(_plan_metrics(statement, plan)), document)
+        return ExplainedQuery(
+            statement.labels["query"], tuple(_plan_metrics(statement, plan)), document
+        )
 
 
 @contextmanager
@@ -371,7 +373,7 @@ def timeline(executions: Sequence[Execution[S]]) -> list[dict[str, Any]]:
     ]
 
 
-def plan_artifacts(plans: Sequence[Explained], unexplained: str) -> dict[str, Any]:
+def plan_artifacts(plans: Sequence[ExplainedQuery], unexplained: str) -> dict[str, Any]:
     """Return the artifacts of plans, or of why there are none."""
     document: dict[str, Any] = {}
     if plans:

@@ -20,8 +20,8 @@ from reports.charts.drawing import (
     style,
 )
 from reports.formatting import percent, quantity_text, range_text
-from reports.monitor_series import Line, Strip
-from reports.over_time import Span, Timeline
+from reports.monitor_series import Strip, TimeSeries
+from reports.over_time import Activity, Timeline
 from reports.sections import Drawing
 
 _WIDTH_IN, _STRIP_IN, _LANE_IN, _AXIS_IN = 7.6, 1.05, 0.3, 0.5
@@ -107,7 +107,7 @@ def _scale(axes: Axes, strip: Strip) -> None:
         axes.yaxis.set_major_locator(MaxNLocator(3))
 
 
-def _steps(timeline: Timeline, line: Line) -> tuple[list[float], list[float]]:
+def _steps(timeline: Timeline, line: TimeSeries) -> tuple[list[float], list[float]]:
     """A level line for each interval; NaN, which draws nothing, in holes."""
     x: list[float] = []
     y: list[float] = []
@@ -121,7 +121,7 @@ def _steps(timeline: Timeline, line: Line) -> tuple[list[float], list[float]]:
     return x, y
 
 
-def _draw_stack(axes: Axes, timeline: Timeline, lines: Sequence[Line]) -> None:
+def _draw_stack(axes: Axes, timeline: Timeline, lines: Sequence[TimeSeries]) -> None:
     """Areas on top of one another; an interval that one line lacks is a hole of all."""
     by_begin = [{interval.begin_ns: interval for interval in line.intervals} for line in lines]
     shared = [b for b in by_begin[0] if all(b in other for other in by_begin)]
@@ -133,7 +133,7 @@ def _draw_stack(axes: Axes, timeline: Timeline, lines: Sequence[Line]) -> None:
                 type(at_begin[b])(b, at_begin[b].end_ns, level[b], at_begin[b].weight)
                 for b in shared
             )
-            both.append(_steps(timeline, Line(line.name, intervals)))
+            both.append(_steps(timeline, TimeSeries(line.name, intervals)))
         colour, hatch = RESOURCE_STYLES.get(line.name, RESOURCE_STYLES["other"])
         axes.fill_between(
             both[0][0],
@@ -156,7 +156,7 @@ def _mark(axes: Axes, timeline: Timeline) -> None:
         axes.axvspan(_seconds(timeline, timeline.first_ns), 0, color=FAINT, alpha=0.15, linewidth=0)
 
 
-def _marked(timeline: Timeline) -> tuple[Span, ...]:
+def _marked(timeline: Timeline) -> tuple[Activity, ...]:
     """More tasks would hide the lines."""
     return (*timeline.spans, *(timeline.tasks if len(timeline.tasks) <= _MOST_MARKS else ()))
 

@@ -46,7 +46,7 @@ _LEGEND_COLUMNS = 3
 
 
 @dataclass(frozen=True)
-class Part:
+class BarSegment:
     """One piece of every bar, stacked upwards, or hanging below the axis (``down``)."""
 
     name: str
@@ -70,7 +70,7 @@ class Stacks:
 
     title: str
     caption: str
-    parts: Sequence[Part]
+    parts: Sequence[BarSegment]
     bars: Mapping[Place, Sequence[float]]
     text: Callable[[float], str]
     binary: bool = False
@@ -96,7 +96,7 @@ def operator_times(panel: Panel, metric: str, title: str, name: str) -> Drawing 
         "Measured times, of the first placement as 100 %, divided as the operators' own times in a "
         "second, profiled execution from the same cache state. Planning is in “other”; what that "
         "execution spent elsewhere is “outside the operators”.",
-        [Part(kind_title(kind), *style) for kind, style in OPERATOR_STYLES.items()],
+        [BarSegment(kind_title(kind), *style) for kind, style in OPERATOR_STYLES.items()],
         {
             place: [
                 query.kinds.get(kind, 0.0) / base.get(query.query, 1.0) for kind in OPERATOR_STYLES
@@ -119,11 +119,11 @@ def tier_bytes(panel: Panel, metric: str, title: str, name: str) -> Drawing | No
     tiers = sorted(
         {tier for _, query in queries.values() for tier in (*query.read, *query.written)}
     )
-    parts: list[Part] = []
+    parts: list[BarSegment] = []
     for index, tier in enumerate(tiers):
         colour = ARM_COLOURS[index % len(ARM_COLOURS)]
-        parts.append(Part(f"read from {tier}", colour))
-        parts.append(Part(f"written to {tier}", colour, "//", down=True))
+        parts.append(BarSegment(f"read from {tier}", colour))
+        parts.append(BarSegment(f"written to {tier}", colour, "//", down=True))
     written = any(any(query.written.values()) for _, query in queries.values())
     uncounted = not all(query.read or query.written for _, query in queries.values())
     stacks = Stacks(
@@ -157,8 +157,8 @@ def working_set(panel: Panel, metric: str, title: str, name: str) -> Drawing | N
         + " Below the axis: bytes spilled to temporary files."
         * spilled,
         [
-            Part("working set, at least", ARM_COLOURS[0]),
-            Part("spilled", ARM_COLOURS[5], "//", down=True),
+            BarSegment("working set, at least", ARM_COLOURS[0]),
+            BarSegment("spilled", ARM_COLOURS[5], "//", down=True),
         ],
         {
             place: [query.size(name) or 0.0 for name in ("working_set", "spilled")]
@@ -189,7 +189,7 @@ def memory_bandwidth(panel: Panel, metric: str, title: str, name: str) -> Drawin
         "DRAM bandwidth",
         "Mean bandwidth at the memory controllers while each query ran, of the whole host (VLDB "
         "2023, Fig. 3). In Memory Mode it includes DRAM's work as a cache.",
-        [Part("DRAM reads", ARM_COLOURS[0]), Part("DRAM writes", ARM_COLOURS[1], "//")],
+        [BarSegment("DRAM reads", ARM_COLOURS[0]), BarSegment("DRAM writes", ARM_COLOURS[1], "//")],
         {
             place: [rate(arm, direction, query.query) for direction in ("read", "write")]
             for place, (arm, query) in _queries(panel).items()
@@ -205,7 +205,7 @@ def memory_bandwidth(panel: Panel, metric: str, title: str, name: str) -> Drawin
 _WAITS = "Where the time goes, by resource"
 _OFF = "waits and processor time are more than 10 % off the latency"
 _ACCOUNTED = ("wait_accounted_share", "query_wait_accounted_share")
-_RESOURCES = [Part(resource, *style) for resource, style in RESOURCE_STYLES.items()]
+_RESOURCES = [BarSegment(resource, *style) for resource, style in RESOURCE_STYLES.items()]
 
 
 def query_waits(panel: Panel, metric: str, title: str, name: str) -> Drawing | None:
@@ -305,7 +305,9 @@ def draw_stacks(panel: Panel, stacks: Stacks, name: str) -> Drawing | None:
         return finish(figure, name, title, title, caption)
 
 
-def _stack(axes: Axes, place: tuple[float, float], parts: Iterable[tuple[Part, float]]) -> float:
+def _stack(
+    axes: Axes, place: tuple[float, float], parts: Iterable[tuple[BarSegment, float]]
+) -> float:
     """One bar; its top. ``place``: its middle and its width."""
     ends = {False: 0.0, True: 0.0}
     for part, value in parts:
@@ -345,7 +347,7 @@ def _dress(axes: Axes, panel: Panel, stacks: Stacks, groups: Sequence[str], high
     panel_title(axes, panel)
 
 
-def _legends(axes: Axes, panel: Panel, parts: Sequence[Part]) -> None:
+def _legends(axes: Axes, panel: Panel, parts: Sequence[BarSegment]) -> None:
     handles = [
         Patch(facecolor=part.colour, hatch=part.hatch, edgecolor="white", label=part.name)
         for part in parts

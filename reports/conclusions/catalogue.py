@@ -28,7 +28,7 @@ from reports.conclusions.devices import (
     BelowDevice,
     IndexGain,
     PointPairs,
-    Practice,
+    PracticeTest,
     PricePerformance,
 )
 from reports.conclusions.model import AnyOf, Conclusion, Evidence, Test
@@ -46,7 +46,7 @@ _TESTS: Mapping[str, type[Test]] = {
     "gain-under": GainUnder,
     "fewer-of-most": FewerOfMost,
     "below-device": BelowDevice,
-    "practice": Practice,
+    "practice": PracticeTest,
     "index-gain": IndexGain,
     "price-performance": PricePerformance,
 }

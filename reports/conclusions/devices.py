@@ -35,7 +35,7 @@ from reports.trials import Trial, best_first, tested
 from reports.values import Point
 
 
-class Practice(Test, frozen=True):
+class PracticeTest(Test, frozen=True):
     """Tests one of FAST'20's best practices, as the card does."""
 
     needs = "a card of a tier other than DRAM"

@@ -76,7 +76,7 @@ class Calls:
 
 
 @dataclass(frozen=True)
-class AfterWork:
+class ProcessorTimes:
     """Processor times of a call before which memory is used, each by the number of threads.
 
     ``work_ns``: of using the memory; ``call_ns``: of the call, without those that it consists of:
@@ -104,7 +104,7 @@ class Baseline:
     tier: str
     measurements: Mapping[Figure, tuple[Calls, ...]]
     buffered: bool
-    after_work: Mapping[Figure, AfterWork] = field(default_factory=dict)
+    after_work: Mapping[Figure, ProcessorTimes] = field(default_factory=dict)
 
     @classmethod
     def of(cls, tier: str, runs: Sequence[StoredRun]) -> Baseline | None:
@@ -117,7 +117,7 @@ class Baseline:
             return None
         kinds = {record.kind for run in runs for record in run.tiers}
         loops = cls(tier, measurements, bool(kinds & BUFFERED))
-        after_work: dict[Figure, AfterWork] = {}
+        after_work: dict[Figure, ProcessorTimes] = {}
         for figure, name in _AFTER_WORK.items():
             work_ns, call_ns = {}, {}
             for calls in _calls(name, runs):
@@ -126,7 +126,7 @@ class Baseline:
                     work_ns[calls.threads] = calls.between_ns
                     call_ns[calls.threads] = calls.processor_ns - alone_ns
             if work_ns:
-                after_work[figure] = AfterWork(work_ns, call_ns)
+                after_work[figure] = ProcessorTimes(work_ns, call_ns)
         return replace(loops, after_work=after_work)
 
     def waiting_ns(

@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from harness.iotrace.page import Cell
+from harness.iotrace.page import CounterCell
 from harness.metrics import load_of
 from harness.store.runs import StoredRun
 from harness.units import format_ns
@@ -404,7 +404,7 @@ def file_operations(arms: Sequence[Arm]) -> list[FileOperation]:
     for part, operation in places:
         by_arm = []
         for work, timed in traced:
-            foreground = timed.get(Cell(part, operation, "foreground"))
+            foreground = timed.get(CounterCell(part, operation, "foreground"))
             by_arm.append(
                 (foreground.calls / work, foreground.mean_ns) if foreground else (0.0, 0.0)
             )

@@ -27,7 +27,7 @@ import numpy as np
 
 from harness.metrics import load_of
 from harness.store.runs import StoredRun
-from reports.explain.devices import PARTS, Devices, Timed, timed_calls
+from reports.explain.devices import PARTS, Devices, TimedCalls, timed_calls
 from reports.headline import headline
 from reports.statistics import ALPHA
 from reports.values import Quantity, histogram, measured, natural
@@ -453,9 +453,9 @@ def operations_of(run: StoredRun, durations: str) -> int:
     return sum(histogram.total for histogram in histograms if histogram is not None)
 
 
-def _timed(run: StoredRun) -> dict[tuple[str, str], Timed]:
+def _timed(run: StoredRun) -> dict[tuple[str, str], TimedCalls]:
     """By part and operation, what the trace timed on sessions' threads."""
-    by_place: dict[tuple[str, str], Timed] = {}
+    by_place: dict[tuple[str, str], TimedCalls] = {}
     for cell, timed in timed_calls([run]).items():
         if not cell.background:
             place = (cell.part, cell.operation)

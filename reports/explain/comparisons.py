@@ -31,7 +31,7 @@ _QUERIES = Quantity("queries_duration_ns")
 
 
 @dataclass(frozen=True)
-class Explained:
+class ExplainedComparison:
     """One row of the table: a comparison of a baseline A with another placement B.
 
     ``where``: engine, its version, workload and what else distinguishes it; ``a``, ``b``: names of
@@ -96,7 +96,7 @@ class Explained:
         return next(checked, None)
 
 
-def explained(panels: Sequence[Panel], sources: TierSources) -> list[Explained]:
+def explained(panels: Sequence[Panel], sources: TierSources) -> list[ExplainedComparison]:
     """Explain every comparison with a baseline."""
     return [row for panel in panels for row in _Models(panel, sources).rows()]
 
@@ -108,18 +108,18 @@ class _Models:
     panel: Panel
     sources: TierSources
 
-    def rows(self) -> Iterator[Explained]:
+    def rows(self) -> Iterator[ExplainedComparison]:
         """Explain each comparison, but not that of a model with its own tier."""
         real = [self._stands[name] for name in self._arms if not self._is_model(name)]
         for group in self.panel.groups:
             if not self._is_model(group.b.name) or self._stands[group.b.name] not in real:
                 yield self._row(group)
 
-    def _row(self, group: Group) -> Explained:
+    def _row(self, group: Group) -> ExplainedComparison:
         a, b = self._arms[group.a.name], self._arms[group.b.name]
         moved = moved_parts(a.usable[0], b.usable[0])
         models, modelled = self._modelled(group)
-        row = Explained(
+        row = ExplainedComparison(
             self.panel.engine_name,
             self.panel.workload,
             self.panel.title_with_workload,

@@ -11,7 +11,7 @@ from typing import Any
 
 from harness.hdr import Histogram
 from harness.host.processors import cpu_numbers
-from harness.iotrace.page import PARTS, Cell
+from harness.iotrace.page import PARTS, CounterCell
 from harness.metrics import Load
 from harness.store.runs import StoredRun
 from reports.explain.ceilings import operations_of, values_of, waited_of
@@ -31,7 +31,7 @@ class FileCalls:
     dirty; ``past_cache``: the share that does not go through the page cache or is durable at
     once; ``growing``: that makes files longer; ``durations``: of all timed calls."""
 
-    cell: Cell
+    cell: CounterCell
     calls: float
     size_bytes: float
     past_cache: float = 0.0
@@ -214,7 +214,7 @@ def file_calls(run: StoredRun, operations: float) -> Iterator[FileCalls]:
         made = counters["calls"]
         waited_for = cell
         if writer and cell.part == _LOG:
-            waited_for = Cell(cell.part, cell.operation, "foreground")
+            waited_for = CounterCell(cell.part, cell.operation, "foreground")
         size = counters["dirtied_bytes" if cell.operation == "sync" else "bytes"]
         yield FileCalls(
             waited_for,
@@ -226,7 +226,7 @@ def file_calls(run: StoredRun, operations: float) -> Iterator[FileCalls]:
         )
 
 
-def _log_writer(stored: Iterable[tuple[Cell, Mapping[str, Any]]]) -> bool:
+def _log_writer(stored: Iterable[tuple[CounterCell, Mapping[str, Any]]]) -> bool:
     """Return whether sessions wait for background threads' syncs of the log.
 
     PostgreSQL's WAL writer makes a few, of its own accord.

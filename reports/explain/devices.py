@@ -9,7 +9,7 @@ from typing import Literal
 
 from harness.errors import RunFailed
 from harness.experiment.placement import PARTS as ALL_PARTS
-from harness.iotrace.page import Cell
+from harness.iotrace.page import CounterCell
 from harness.models.make import SUITE, model_of
 from harness.models.score import Score
 from harness.store.result import Labels
@@ -47,16 +47,16 @@ def devices_that_hold(parts: Collection[str]) -> Devices | None:
 
 
 @dataclass(frozen=True)
-class Timed:
+class TimedCalls:
     """The calls of a cell whose duration is known, and the mean of these."""
 
     calls: float
     mean_ns: float
 
-    def __add__(self, other: Timed) -> Timed:
+    def __add__(self, other: TimedCalls) -> TimedCalls:
         total = self.calls + other.calls
         spent_ns = self.calls * self.mean_ns + other.calls * other.mean_ns
-        return Timed(total, spent_ns / total)
+        return TimedCalls(total, spent_ns / total)
 
 
 #: The suite of single calls and loads that results of engines are predicted from.
@@ -65,22 +65,22 @@ BASELINE_SUITE = "baseline"
 _CELL = frozenset(("part", "operation"))
 
 
-def timed_calls(runs: Sequence[StoredRun]) -> dict[Cell, Timed]:
+def timed_calls(runs: Sequence[StoredRun]) -> dict[CounterCell, TimedCalls]:
     """Return what the trace timed, by cell, over repeats."""
-    by_cell: dict[Cell, Timed] = {}
+    by_cell: dict[CounterCell, TimedCalls] = {}
     for metric in (metric for run in runs for metric in run.result.metrics):
         if metric.name != "io_duration_ns" or not metric.labels.keys() >= _CELL:
             continue
         if (durations := histogram(metric)) is not None and durations.total:
-            cell, timed = cell_of(metric.labels), Timed(durations.total, durations.mean)
+            cell, timed = cell_of(metric.labels), TimedCalls(durations.total, durations.mean)
             by_cell[cell] = by_cell[cell] + timed if cell in by_cell else timed
     return by_cell
 
 
-def cell_of(labels: Labels) -> Cell:
+def cell_of(labels: Labels) -> CounterCell:
     """Return the cell that labels of a metric, or a stored counter, name."""
     role = labels.get("role", "foreground")
-    return Cell(*map(str, (labels["part"], labels["operation"], role)))
+    return CounterCell(*map(str, (labels["part"], labels["operation"], role)))
 
 
 @dataclass(frozen=True)

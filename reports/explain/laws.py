@@ -55,7 +55,7 @@ class Law:
 
 
 @dataclass(frozen=True)
-class Calibration:
+class TraceFactors:
     """Facts that A's trace has beyond the demand.
 
     ``commits``: visits to the log of an operation, where each waits until its entry is durable.
@@ -71,10 +71,10 @@ class Calibration:
     locked: float = 0.0
 
 
-def calibrate(demand: Demand, a: Tiers, repeats: Repeats = Repeats.TYPICAL) -> Calibration:
+def calibrate(demand: Demand, a: Tiers, repeats: Repeats = Repeats.TYPICAL) -> TraceFactors:
     """Return the calibration by a run on ``a``; its baseline is that of some of the repeats."""
     syncs, longer_ns = _syncs_on_a(demand, a, repeats)
-    calls = Calibration(
+    calls = TraceFactors(
         commits_of(demand, a), _reads_scale(demand, a, repeats), syncs, max(0.0, longer_ns)
     )
     return replace(calls, locked=_locked(demand, _Network(demand, a, a, calls, repeats).stations()))
@@ -133,7 +133,7 @@ def commits_of(demand: Demand, a: Tiers) -> float:
     commits = syncs
     if not traced_ns or demand.customers == 1:
         return commits
-    *others, _ = _Network(demand, a, a, Calibration(commits), Repeats.TYPICAL).stations()
+    *others, _ = _Network(demand, a, a, TraceFactors(commits), Repeats.TYPICAL).stations()
     for _ in range(_ROUNDS):
         log = batch(_LOG, commits * traced_ns, demand.customers)
         present = solve([*others, log], demand.customers).present(len(others))
@@ -148,7 +148,7 @@ def closed_loop(
     demand: Demand,
     a: Tiers,
     b: Tiers,
-    calibration: Calibration,
+    calibration: TraceFactors,
     repeats: Repeats = Repeats.TYPICAL,
 ) -> Law:
     """Return the law for the tiers ``b``, of a demand that was measured on ``a``."""
@@ -279,7 +279,7 @@ class _Network:
     demand: Demand
     a: Tiers
     b: Tiers
-    calibration: Calibration
+    calibration: TraceFactors
     repeats: Repeats
 
     def stations(self) -> list[Station]:

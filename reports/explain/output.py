@@ -12,7 +12,7 @@ from harness.store.documents import as_json, attributes
 from harness.units import counted
 from reports.answers import PlacedComparison, answer_blocks
 from reports.explain.ceilings import Ceiling, Ceilings
-from reports.explain.comparisons import Explained
+from reports.explain.comparisons import ExplainedComparison
 from reports.explain.correlation import LEAST_ROWS, CheckedPrediction, Correlation, correlation
 from reports.explain.devices import BASELINE_SUITE
 from reports.explain.prediction import NotPredicted, Predicted
@@ -48,7 +48,7 @@ class Fit:
     modelled_correlation: Correlation
 
     @classmethod
-    def of(cls, rows: Sequence[Explained], engine: str = "", workload: str = "") -> Fit:
+    def of(cls, rows: Sequence[ExplainedComparison], engine: str = "", workload: str = "") -> Fit:
         """Return that of these comparisons; those without a prediction do not count."""
         checked = [prediction for row in rows for prediction in row.checked]
         by_laws, by_models = (
@@ -62,7 +62,7 @@ class Fit:
 class ExplainedView:
     """Comparisons of placements, with what explains them."""
 
-    rows: tuple[Explained, ...]
+    rows: tuple[ExplainedComparison, ...]
 
     @cached_property
     def whole(self) -> Fit:
@@ -182,7 +182,7 @@ def _correlation_text(fit: Correlation) -> str:
     )
 
 
-def _explained_cells(row: Explained) -> list[str]:
+def _explained_cells(row: ExplainedComparison) -> list[str]:
     ceiling = _cell(row.ceiling)
     if isinstance(row.ceiling, Value):
         above = "more than the device's latency differs, or one of the two is wrong"

@@ -21,7 +21,7 @@ from reports.micro.as_published import number_of_tier, published_file
 from reports.micro.devices import Device, devices
 from reports.published import (
     Cell,
-    Number,
+    HostNumber,
     Numbers,
     PublishedPoint,
     PublishedSeries,
@@ -95,7 +95,7 @@ def _selected(metric: str, side: Having, series: Sequence[PublishedSeries]) -> l
 
 
 @dataclass(frozen=True)
-class Expected:
+class ExpectedRatio:
     """An engine's ratio next to the microbenchmark's that a paper's section compares it with.
 
     Each is how many times better the faster tier is. ``device``, ``engine``: as published;
@@ -163,7 +163,7 @@ def _percent(residual: float | None) -> str:
 
 def expected_of(
     paper: str, panels: Sequence[Panel], micro: Sequence[StoredRun]
-) -> tuple[Expected, ...]:
+) -> tuple[ExpectedRatio, ...]:
     """List what a paper compares with its microbenchmarks; nothing of an unknown paper.
 
     ``panels``: of engines here, over placements; ``micro``: runs of microbenchmarks, of which those
@@ -183,7 +183,7 @@ def expected_of(
 
 def measured_expectations(
     panels: Sequence[Panel], micro: Iterable[StoredRun]
-) -> tuple[Expected, ...]:
+) -> tuple[ExpectedRatio, ...]:
     """List those of all papers of which the panels have the engine's ratio."""
     runs = list(micro)
     every = (row for paper in known_papers() for row in expected_of(paper, panels, runs))
@@ -200,7 +200,7 @@ def _rows(
     series: Sequence[PublishedSeries],
     panels: Sequence[Panel],
     here: Sequence[Device],
-) -> Iterator[Expected]:
+) -> Iterator[ExpectedRatio]:
     (device,) = _ratios(stated.device, series)
     device_here = _device_here(paper, device, here)
     for ratio in _ratios(stated.engine, series):
@@ -209,7 +209,7 @@ def _rows(
         measured = row.measured
         if isinstance(measured, Missing):
             measured = Missing("not-measured")
-        yield Expected(
+        yield ExpectedRatio(
             paper,
             stated,
             _device_text(device),
@@ -232,7 +232,7 @@ def _device_text(ratio: _Ratio) -> str:
 
 def _device_here(paper: str, ratio: _Ratio, here: Sequence[Device]) -> Numbers | Missing:
     sides = [side for side in (ratio.over, ratio.under) if side]
-    numbers: list[Number] = []
+    numbers: list[HostNumber] = []
     for side in sides:
         number = number_of_tier(paper, side.series, side.point, here)
         if isinstance(number, Missing):
@@ -242,7 +242,7 @@ def _device_here(paper: str, ratio: _Ratio, here: Sequence[Device]) -> Numbers |
     if not over.value or not under.value:
         return Missing("not-measured")
     emulated = dict.fromkeys((*over.emulated, *under.emulated))
-    return Numbers((Number(over.value / under.value, "", tuple(emulated)),))
+    return Numbers((HostNumber(over.value / under.value, "", tuple(emulated)),))
 
 
 _HEAD = (
@@ -259,7 +259,7 @@ _HEAD = (
 )
 
 
-def expected_blocks(rows: Sequence[Expected]) -> Iterator[Block]:
+def expected_blocks(rows: Sequence[ExpectedRatio]) -> Iterator[Block]:
     """Show the pairs with both ratios as published and here, and what measures them."""
     if not rows:
         return

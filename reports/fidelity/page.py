@@ -22,7 +22,7 @@ from reports.explain.comparisons import explained
 from reports.explain.devices import NO_TIER_SOURCES, TierSources
 from reports.explain.output import ExplainedView, explained_blocks
 from reports.explain.output import to_json as explained_json
-from reports.fidelity.expectations import Expected, cell_json, expected_blocks, expected_of
+from reports.fidelity.expectations import ExpectedRatio, cell_json, expected_blocks, expected_of
 from reports.formatting import (
     NOTHING,
     interval_text,
@@ -145,7 +145,7 @@ class PaperPage:
     figures: tuple[FigureView, ...]
     conclusions: tuple[Checked, ...]
     explained: ExplainedView
-    expected: tuple[Expected, ...] = ()
+    expected: tuple[ExpectedRatio, ...] = ()
 
     @cached_property
     def emulated(self) -> tuple[str, ...]:

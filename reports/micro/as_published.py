@@ -29,7 +29,7 @@ from reports.money import PriceList
 from reports.pair_sides import UnderivedError, devices_in_column, selected
 from reports.published import (
     Cell,
-    Number,
+    HostNumber,
     Numbers,
     PublishedPoint,
     PublishedSeries,
@@ -163,7 +163,7 @@ def _rows(
 
 def number_of_tier(
     paper: str, series: PublishedSeries, point: PublishedPoint, devices: Sequence[Device]
-) -> Number | Missing:
+) -> HostNumber | Missing:
     """The number of the tier that the series names; of several, their mean, as papers print it."""
     every = [_repeating(device, paper, (series.figure,)) for device in devices]
     of_tier = [d for d in every if d.runs and _tier(d) == series.arm]
@@ -177,7 +177,7 @@ def number_of_tier(
     values = [number.value for number in numbers if number.value is not None]
     if not values:
         return Missing("no-counterpart")
-    return Number(fmean(values), series.base_unit, of_tier[0].emulated)
+    return HostNumber(fmean(values), series.base_unit, of_tier[0].emulated)
 
 
 def _tier(device: Device) -> str:
@@ -226,7 +226,7 @@ def _measured(
         return error.missing
     if at_place[0].histogram is not None:
         return _means(at_place, device.emulated)
-    return Numbers((Number(best(at_place).median, at_place[0].unit, device.emulated),))
+    return Numbers((HostNumber(best(at_place).median, at_place[0].unit, device.emulated),))
 
 
 def _means(points: Sequence[Point], emulated: tuple[str, ...]) -> Numbers:
@@ -237,7 +237,7 @@ def _means(points: Sequence[Point], emulated: tuple[str, ...]) -> Numbers:
     varying = varying_labels(points)
     return Numbers(
         tuple(
-            Number(p.compared, p.unit, emulated, " ".join(p[label] for label in varying))
+            HostNumber(p.compared, p.unit, emulated, " ".join(p[label] for label in varying))
             for p in points
             if p.histogram is not None
         )

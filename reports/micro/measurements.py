@@ -88,7 +88,7 @@ _PERCENTS = (50.0, 99.0, 99.9, 99.99)
 
 
 @dataclass(frozen=True)
-class Measurement:
+class MeasurementResult:
     """One measurement of a suite on a device: drawn where it has an axis, and as a table."""
 
     title: str
@@ -191,7 +191,7 @@ def _curves(
 # Every measurement --------------------------------------------------------------
 
 
-def measurements(device: Device, prefix: str) -> list[Measurement]:
+def measurements(device: Device, prefix: str) -> list[MeasurementResult]:
     """Each measurement and metric of the device, in the order in which they were stored.
 
     Metrics of runs as a whole, such as a monitor's, are of no measurement. ``prefix``: of the
@@ -235,7 +235,7 @@ def _suite_text(run: StoredRun) -> str:
 
 def _measured(
     points: Sequence[Point], name: str, device: Device, by_suite: bool = False
-) -> Measurement:
+) -> MeasurementResult:
     """``by_suite``: whether suites set this measurement differently."""
     first = points[0]
     named = next((point["job"] for point in points if point["job"]), "")
@@ -253,7 +253,7 @@ def _measured(
         drawing = _loaded_drawing(ordered, title, name, device)
     elif axis:
         drawing = _drawing(ordered, axis, others, title, name, device.emulated)
-    return Measurement(title, drawing, *_table(ordered, labels))
+    return MeasurementResult(title, drawing, *_table(ordered, labels))
 
 
 def _in_order(points: Sequence[Point], labels: Sequence[str]) -> list[Point]:

@@ -42,7 +42,7 @@ from reports.pair_sides import (
     numbers_text,
     selected,
 )
-from reports.published import Cell, Number, Numbers
+from reports.published import Cell, HostNumber, Numbers
 from reports.statistics import Missing
 from reports.values import Point
 
@@ -72,9 +72,9 @@ class PaperRow:
 
     def number(
         self, value: float | None, unit: str, name: str = "", high: float | None = None
-    ) -> Number:
+    ) -> HostNumber:
         """One number of this device."""
-        return Number(value, unit, self.device.emulated, name, high)
+        return HostNumber(value, unit, self.device.emulated, name, high)
 
     def ratios(self, ratios: Iterable[PointRatio], *conditions: str) -> Numbers:
         """A number for each name; its range where several ratios have it."""
@@ -234,7 +234,7 @@ def _curve(row: PaperRow) -> Numbers:
     points = one_experiment(written_back, *INSTRUCTIONS, *query.varied)
     show = row.option("show")
     unit = "threads" if show == "threads" else "bytes"
-    numbers: list[Number] = []
+    numbers: list[HostNumber] = []
     for kind, same in grouped((name_of(p, query.each), p) for p in points).items():
         called = kind if kind != row.x else ""
         chosen = [p.number(show) for p in _CHOICES[row.option("choose")](same)]

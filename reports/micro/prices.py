@@ -38,7 +38,7 @@ def price_of(device: Device, prices: PriceList | None) -> Price | None:
 
 
 @dataclass(frozen=True)
-class Column:
+class PriceColumn:
     """One of Table 2. ``per``: what the price is for; ``value``: of a device and price per GB."""
 
     per: str
@@ -99,13 +99,13 @@ def _latency(device: Device) -> float | None:
 
 #: Access sizes and instructions of PerMA-Bench's Sections 4.2 and 4.4.
 COLUMNS = (
-    Column("GiB/s seq. read 4 KiB", _rate("sequential", 4096, LOAD)),
-    Column("GiB/s rnd. read 256 B", _rate("random", 256, LOAD)),
-    Column("GiB/s seq. write 512 B", _rate("sequential", 512, NTSTORE)),
-    Column("GiB/s rnd. write 64 B", _rate("random", 64, NTSTORE)),
-    Column("100 ns latency", _latency, multiplied=True),
-    Column("M hash index updates/s", _operations("hash_index_update", HASH_UPDATE)),
-    Column("M tree index lookups/s", _operations("tree_index_lookup", TREE_LOOKUP)),
+    PriceColumn("GiB/s seq. read 4 KiB", _rate("sequential", 4096, LOAD)),
+    PriceColumn("GiB/s rnd. read 256 B", _rate("random", 256, LOAD)),
+    PriceColumn("GiB/s seq. write 512 B", _rate("sequential", 512, NTSTORE)),
+    PriceColumn("GiB/s rnd. write 64 B", _rate("random", 64, NTSTORE)),
+    PriceColumn("100 ns latency", _latency, multiplied=True),
+    PriceColumn("M hash index updates/s", _operations("hash_index_update", HASH_UPDATE)),
+    PriceColumn("M tree index lookups/s", _operations("tree_index_lookup", TREE_LOOKUP)),
 )
 
 

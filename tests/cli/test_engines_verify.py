@@ -24,7 +24,7 @@ from harness.selftest.lab import Lab, open_lab
 from harness.store.verified import verified
 from harness.supervise.supervisor import ProcessStarter
 from harness.workloads.tpcc import workload as tpcc
-from harness.workloads.tpcc.drivers import Loadgen
+from harness.workloads.tpcc.drivers import TpccLoadgen
 
 pytestmark = [pytest.mark.system, pytest.mark.slow]
 
@@ -127,7 +127,7 @@ def test_a_restore_that_leaves_a_file_is_found(lab: Lab, monkeypatch: pytest.Mon
 
 
 def test_a_broken_condition_is_found(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
-    class Spoiling(Loadgen):
+    class Spoiling(TpccLoadgen):
         def drive(
             self, session: Any, drives: WindowCallbacks, journal: Path | None = None
         ) -> DriverResult:

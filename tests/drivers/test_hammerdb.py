@@ -12,11 +12,11 @@ from idle_engine import IdleEngine
 from patience import PATIENCE_S
 
 from harness.drivers.hammerdb.installation import find
-from harness.drivers.hammerdb.output_parser import Words, response_times
+from harness.drivers.hammerdb.output_parser import HammerDbOutput, response_times
 from harness.drivers.hammerdb.process import build, measure
 from harness.drivers.hammerdb.script import (
-    Target,
-    Timed,
+    TargetDatabase,
+    TimedRun,
     build_script,
     drivable,
     target,
@@ -36,7 +36,7 @@ from harness.supervise.process import all_processes, mark_of
 SECRET = "0123secret"
 
 
-def connected(word: str, **more) -> Target:
+def connected(word: str, **more) -> TargetDatabase:
     connection: dict[str, Any] = {"user": "bench", "password": SECRET, "database": "shop", **more}
     return target(word, connection)
 
@@ -65,7 +65,7 @@ def test_a_build_on_postgres():
 @pytest.mark.parametrize("word", ["mysql", "maria"])
 def test_a_timed_run_on_innodb_goes_through_the_socket(word):
     script = timed_script(
-        connected(word, socket="/run/bench/sql.sock"), Timed(8, ramp_up_min=1, duration_min=3)
+        connected(word, socket="/run/bench/sql.sock"), TimedRun(8, ramp_up_min=1, duration_min=3)
     )
     values = settings(script)
     assert values[f"{word}_socket"] == "/run/bench/sql.sock"
@@ -77,7 +77,7 @@ def test_a_timed_run_on_innodb_goes_through_the_socket(word):
 
 
 def test_on_postgres_an_error_ends_its_user():
-    script = timed_script(connected("pg"), Timed(1, 0, 1))
+    script = timed_script(connected("pg"), TimedRun(1, 0, 1))
     assert settings(script)["pg_raiseerror"] == "true"
 
 
@@ -96,7 +96,7 @@ def test_a_build_on_sql_server_uses_no_bcp_and_takes_no_unknown_certificate(ca, 
 
 @pytest.mark.parametrize("word", ["pg", "mssqls"])
 def test_passwords_are_set_while_hammerdb_does_not_echo(word):
-    lines = timed_script(connected(word), Timed(1, 0, 1)).splitlines()
+    lines = timed_script(connected(word), TimedRun(1, 0, 1)).splitlines()
     secret = [i for i, line in enumerate(lines) if SECRET in line]
     silent = lines.index("rename putscli putscli_aloud; proc putscli args {}")
     aloud = lines.index("rename putscli {}; rename putscli_aloud putscli")
@@ -223,7 +223,7 @@ TARGET = target(
     "pg",
     {"host": "/run/bench", "port": 5432, "user": "bench", "password": "pw-4711", "database": "b"},
 )
-ONE_MINUTE = Timed(users=2, ramp_up_min=1, duration_min=1, time_profile=False)
+ONE_MINUTE = TimedRun(users=2, ramp_up_min=1, duration_min=1, time_profile=False)
 #: Nobody counts anything at the ends of the window.
 NOTHING = WindowCallbacks()
 
@@ -277,7 +277,7 @@ def test_its_response_times_are_read_from_its_own_folder(replay, clients, lab, r
         "postgres-15.18-timed.log",
         before=f'cat {lab.root}/profile.log > {to}; echo "Vuser 1:Writing timing data to {to}"',
     )
-    result = run(hammerdb, clients, Timed(2, 1, 1))
+    result = run(hammerdb, clients, TimedRun(2, 1, 1))
     assert result.operations["payment"].called_count == 8916 + 8871
 
 
@@ -329,7 +329,7 @@ def test_a_silent_build_is_ended(replay, clients, monkeypatch):
 
 def test_a_run_in_which_a_user_was_missing_is_no_result(replay, clients):
     hammerdb = replay("postgres-15.18-timed.log")
-    three = Timed(users=3, ramp_up_min=1, duration_min=1, time_profile=False)
+    three = TimedRun(users=3, ramp_up_min=1, duration_min=1, time_profile=False)
     with pytest.raises(RunFailed, match="2 virtual users "):
         run(hammerdb, clients, three)
 
@@ -354,8 +354,8 @@ def test_a_password_is_not_in_its_arguments(replay, clients):
 # What it says is understood, and its failures are seen however well it ends ---------
 
 
-def heard(text: str) -> Words:
-    words = Words()
+def heard(text: str) -> HammerDbOutput:
+    words = HammerDbOutput()
     for line in text.splitlines():
         words.read_line(line)
     return words
@@ -381,7 +381,7 @@ def test_a_timed_run_gives_its_rates(recording, name, nopm, tpm, version):
 
 def test_the_window_is_between_the_two_counts(recording):
     phases = []
-    words = Words()
+    words = HammerDbOutput()
     for line in recording("postgres-15.18-timed.log").splitlines():
         before = words.phase
         words.read_line(line)

@@ -11,7 +11,7 @@ from narrowed import present
 
 from harness.drivers.hammerdb.installation import find
 from harness.drivers.hammerdb.process import build, measure
-from harness.drivers.hammerdb.script import Timed, target_of
+from harness.drivers.hammerdb.script import TimedRun, target_of
 from harness.drivers.result import WindowCallbacks
 from harness.errors import RunFailed
 from harness.progress import SilentProgress
@@ -70,7 +70,7 @@ def test_it_builds_and_drives(name, started, clients, attack):
     moments: list[str] = []
     drives = WindowCallbacks(lambda: moments.append("begin"), lambda: moments.append("end"))
     result = measure(
-        hammerdb, target, clients, Timed(users=2, ramp_up_min=0, duration_min=1),
+        hammerdb, target, clients, TimedRun(users=2, ramp_up_min=0, duration_min=1),
         SilentProgress(), drives,
     )  # fmt: skip
     after = with_connection.execute("SELECT sum(d_next_o_id) FROM district").rows[0][0]
@@ -97,7 +97,7 @@ def test_a_server_that_dies_ends_the_run(name, started, clients):
 
     die = WindowCallbacks(threading.Timer(1.0, engine.kill).start, lambda: None)
     with pytest.raises(RunFailed) as failed:
-        measure(hammerdb, target, clients, Timed(1, 0, 5), SilentProgress(), die)
+        measure(hammerdb, target, clients, TimedRun(1, 0, 5), SilentProgress(), die)
     assert "it hangs" not in failed.value.context
     assert target.password not in str(failed.value.to_json())
     assert not list(clients.scratch.iterdir())

@@ -9,7 +9,7 @@ from figures import figures_of
 from lab import open_lab
 
 from harness import hdr
-from harness.drivers.client_program import Load, Window
+from harness.drivers.client_program import OfferedLoad, Window
 from harness.drivers.pgbench import (
     check_not_stepped,
     over_time,
@@ -249,7 +249,7 @@ def test_a_window_has_the_transactions_that_ended_in_it(tmp_path):
         "0 4 deadlock 0 1004 500000\n"
     )
     (tmp_path / "log.9.1").write_text("1 1 800 0 1006 0\n1 2 800 0 1006 1\n")
-    load = Load(2, 2, 10**9, 3 * 10**9, None, {}, "simple", 1, 7)
+    load = OfferedLoad(2, 2, 10**9, 3 * 10**9, None, {}, "simple", 1, 7)
     S = 10**9
     (first, second) = sorted(
         read_log(tmp_path, None, load, ahead_ns=1000 * S), key=lambda times: -len(times.ended_ns)

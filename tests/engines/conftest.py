@@ -46,7 +46,7 @@ def tpch_parquet():
     yield from _tpch("parquet")
 
 
-def _tpch(form: LoadFormat) -> Iterator[data.Source]:
+def _tpch(form: LoadFormat) -> Iterator[data.GeneratedFiles]:
     """The eight tables at scale 0.01, the larger ones in two files."""
     with open_directory() as root:
         folder = root / "content"

@@ -7,7 +7,7 @@ from typing import Any
 from lab import execute
 
 from harness.drivers.loadgen import processes
-from harness.drivers.loadgen.spec import LoadgenResult, LoadgenSpec, Mode
+from harness.drivers.loadgen.spec import LoadgenResult, LoadgenSpec, LoopMode
 from harness.engine import FillRequest
 from harness.progress import SilentProgress
 from harness.sql_files import text_of
@@ -43,7 +43,7 @@ class Native:
             self.engine.native_connection(), {"home": "all", "mix": mix},
             threads=1, connections=2,
             statements={f.stem: text_of(f) for f in calls.glob("*.sql")} | dict(statements),
-            mode=Mode(think_time=False), drain_ns=10 * SECOND, seed=3,
+            mode=LoopMode(think_time=False), drain_ns=10 * SECOND, seed=3,
             # So many seconds, or so many operations however long the machine stands still.
             duration_ns=None if "operations" in more else int(seconds * SECOND),
         )  # fmt: skip

@@ -11,7 +11,7 @@ from typing import Any
 from narrowed import present
 
 from harness.drivers.loadgen import processes
-from harness.drivers.loadgen.spec import LoadgenSpec, Mode, Verified
+from harness.drivers.loadgen.spec import LoadgenSpec, LoopMode, Verified
 from harness.drivers.result import WindowCallbacks
 from harness.engine import DataDirectories, FillRequest
 from harness.progress import SilentProgress
@@ -74,7 +74,7 @@ class Store:
         spec = self.spec(
             params=params,
             statements={name: calls[name] for name in ("read", "update")},
-            connections=2, mode=Mode(), seed=1,
+            connections=2, mode=LoopMode(), seed=1,
             **({"duration_ns": duration_ns} if duration_ns else {"operations": operations}),
         )  # fmt: skip
         return processes.drive([spec], self.clients, WindowCallbacks(on_measuring=measuring))

@@ -13,7 +13,7 @@ from harness import paths, registry
 from harness.engine import LoadRequest
 from harness.errors import RunFailed, UsageError
 from harness.progress import SilentProgress
-from harness.workloads.tpch.statements import Statement
+from harness.workloads.tpch.statements import TpchStatement
 from harness.workloads.tpch.throughput import _Streams
 
 KEY, SCHEMA = "tpch-abc123", "tierbench_tpch_abc123"
@@ -175,7 +175,10 @@ def test_a_server_of_the_other_engine_is_refused(server, dsn):
 
 @pytest.mark.only("mysql")
 def test_a_failure_in_one_query_stream_ends_the_statements_of_the_others(external, server):
-    streams = [[Statement(1, {}, "select no_such", 1)], [Statement(2, {}, "select sleep(3600)", 2)]]
+    streams = [
+        [TpchStatement(1, {}, "select no_such", 1)],
+        [TpchStatement(2, {}, "select sleep(3600)", 2)],
+    ]
     failures: list[BaseException] = []
 
     def run() -> None:

@@ -15,7 +15,7 @@ from patience import eventually
 
 from engines._innodb.cluster import Cluster
 from engines._innodb.configuration import open_files, same_value, verify_locations, verify_variables
-from engines._innodb.connection import Login
+from engines._innodb.connection import MySqlLogin
 from engines._innodb.engine import before_trace
 from harness import paths, registry
 from harness.errors import RunFailed, UsageError
@@ -148,7 +148,7 @@ def test_a_start_is_cold_private_and_without_binary_log(running):
 def test_a_client_through_a_tunnel_has_rights_on_our_database_alone(running):
     tunnel = running.tunnel("1")
     user, password = tunnel.connection["user"], tunnel.connection["password"]
-    with closing(Login(user, password, socket=str(tunnel.local)).connect()) as connection:
+    with closing(MySqlLogin(user, password, socket=str(tunnel.local)).connect()) as connection:
         connection.query("USE harness")
         for statement in ("CREATE DATABASE other", "SELECT 1 INTO OUTFILE '/tmp/tb-stolen'"):
             with pytest.raises(pymysql.Error, match="denied"):

@@ -18,7 +18,7 @@ from open_files import LOOPBACK, listening
 
 from engines._innodb.external import dsn_of
 from harness.drivers.loadgen import processes
-from harness.drivers.loadgen.spec import LoadgenResult, LoadgenSpec, Mode
+from harness.drivers.loadgen.spec import LoadgenResult, LoadgenSpec, LoopMode
 from harness.errors import RunFailed, UsageError
 from harness.host.listen_address import parse_listen
 from harness.workload import Clients
@@ -60,7 +60,7 @@ class Listening:
             self.engine.native_backend, connection, "tpcc",
             {"warehouses": 1, "data_seed": 1, "home": "all", "mix": {"stock_level": 100}},
             statements=dict.fromkeys(names, ENCRYPTED[self.name]), threads=1, connections=2,
-            mode=Mode(think_time=False), operations=100, drain_ns=10**9, seed=1,
+            mode=LoopMode(think_time=False), operations=100, drain_ns=10**9, seed=1,
         )  # fmt: skip
         clients = Clients(self.lab.supervisor, self.lab.credentials, self.lab.directory("c"))
         return processes.drive([spec], clients)

@@ -11,7 +11,7 @@ from narrowed import present
 
 from harness import hdr
 from harness.drivers.loadgen import processes
-from harness.drivers.loadgen.spec import LoadgenResult, LoadgenSpec, Mode, Verified, split
+from harness.drivers.loadgen.spec import LoadgenResult, LoadgenSpec, LoopMode, Verified, split
 from harness.drivers.result import WindowCallbacks, WindowCounters
 from harness.drivers.validity import late_publication
 from harness.engine import FillRequest
@@ -72,7 +72,7 @@ class Ycsb:
             params,
             statements=self.calls(params),
             connections=8,
-            mode=Mode(),
+            mode=LoopMode(),
             drain_ns=20 * SECOND,
             seed=3,
             operations=None if "duration_ns" in changes else 3000,
@@ -126,7 +126,7 @@ def test_counters_of_a_window_are_those_of_the_acknowledged_operations(ycsb, rat
         {"readproportion": 0.5, "updateproportion": 0.5},
         clients=2,
         watch=WindowCallbacks(counted.begin, counted.end),
-        mode=Mode(rate),
+        mode=LoopMode(rate),
         ramp_up_ns=int(1.5 * SECOND),
         duration_ns=2 * SECOND,
     )

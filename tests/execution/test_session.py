@@ -26,7 +26,7 @@ from harness.progress import SilentProgress
 from harness.supervise.process import ProcessId, own_identity
 from harness.tiers.linux.kernel import Kernel
 from harness.tiers.linux.model import Tier, TierClaim
-from harness.tiers.linux.numa import Node, Residency
+from harness.tiers.linux.numa import Node, NodeResidency
 from harness.tiers.linux.probe import facts_of_directory
 from harness.tiers.traffic import TierTraffic
 from harness.workload import Session
@@ -180,7 +180,7 @@ def test_an_observer_follows_queries_and_windows():
     ],
 )
 def test_memory_is_where_the_placement_says(mode, nodes, pages, status):
-    check = memory_check(MemoryPolicy(mode, nodes), Residency({}, pages))
+    check = memory_check(MemoryPolicy(mode, nodes), NodeResidency({}, pages))
     assert check.status == status
     for node, count in pages.items():
         assert f"node {node} {count / sum(pages.values()):.2%}" in check.detail
@@ -200,7 +200,7 @@ def test_memory_is_where_the_placement_says(mode, nodes, pages, status):
 )
 def test_slower_memory_without_a_page_is_a_warning(mode, nodes, pages, warned):
     host = [Node(0, 1, 1, "0-3", ()), Node(1, 0, 0, "", ()), Node(2, 1, 1, "", ())]
-    warnings = unused_memory(MemoryPolicy(mode, nodes), Residency({}, pages), host)
+    warnings = unused_memory(MemoryPolicy(mode, nodes), NodeResidency({}, pages), host)
     assert [warning.code for warning in warnings] == ["slower-memory-not-used"] * warned
 
 
@@ -217,7 +217,7 @@ def test_slower_memory_without_a_page_is_a_warning(mode, nodes, pages, warned):
     ],
 )
 def test_weighted_memory_has_its_shares(pages, status):
-    check = memory_check(MemoryPolicy("weighted", (0, 2), (3, 1)), Residency({}, pages))
+    check = memory_check(MemoryPolicy("weighted", (0, 2), (3, 1)), NodeResidency({}, pages))
     assert check.status == status
     assert "by 3:1" in check.detail
 

@@ -3,7 +3,7 @@
 from traced_calls import OPEN
 
 from harness.models import durations
-from harness.models.device import DeviceModel, Point, models_table
+from harness.models.device import DeviceModel, SizePoint, models_table
 from harness.models.page_cache import PageCache
 
 MIB = 1 << 20
@@ -16,7 +16,7 @@ STORED = OPEN_TABLE + "os.truncate(fd, 1 << 20)\n"
 def constant(**points_us):
     """Each operation takes that many microseconds."""
     return {
-        name: (Point(4096, durations.constant(duration * 1000)),)
+        name: (SizePoint(4096, durations.constant(duration * 1000)),)
         for name, duration in points_us.items()
     }
 

@@ -6,7 +6,7 @@ import subprocess
 import pytest
 from traced_calls import DATA_READ, DATA_WRITE, OPEN, WAL_SYNC, WAL_WRITE, counted
 
-from harness.iotrace.page import SIZE_CLASSES, Cell
+from harness.iotrace.page import SIZE_CLASSES, CounterCell
 
 #: ``submit(n)``: writes with Linux AIO, one at a time, through the library's names.
 AIO = """
@@ -74,7 +74,7 @@ def submit_ring(flags):
 def test_each_call_is_counted_by_part_and_operation(trace, run, call, operation, size):
     run(OPEN.format("wal/log") + call)
     reading = trace.page.read()
-    cell = Cell("wal", operation, "foreground")
+    cell = CounterCell("wal", operation, "foreground")
     assert reading.value(cell, "calls") == reading.value(cell, "timed") == 1
     assert reading.value(cell, "bytes") == size
     histogram = reading.histogram(cell)
@@ -263,7 +263,7 @@ def test_the_role_is_that_of_the_threads_name(trace, run, name, role):
         "    os.fsync(os.open('data/t', os.O_RDWR | os.O_CREAT))\n"
         "threading.Thread(target=work).start()"
     )
-    assert counted(trace, Cell("data", "sync", role), "calls") == (1,)
+    assert counted(trace, CounterCell("data", "sync", role), "calls") == (1,)
 
 
 def test_mapped_files_are_reported(trace, run):
@@ -273,7 +273,7 @@ def test_mapped_files_are_reported(trace, run):
     )
     reading = trace.page.read()
     assert reading.mapped_bytes == {"data": 0, "wal": 65536, "temp": 0, "index": 0}
-    assert reading.value(Cell("wal", "write", "foreground"), "calls") == 0
+    assert reading.value(CounterCell("wal", "write", "foreground"), "calls") == 0
 
 
 def test_a_killed_process_leaves_its_counts(trace, start):

@@ -10,7 +10,7 @@ from harness.errors import RunFailed
 from harness.iotrace.intervals import TimedIo
 from harness.iotrace.page import CELL_FIELDS, HEADS_AT, parse_plant
 from harness.models import durations
-from harness.models.device import DeviceModel, Point, models_table
+from harness.models.device import DeviceModel, SizePoint, models_table
 from harness.models.page_cache import PageCache
 from harness.store.artifacts import kind_of
 from harness.supervise.process import process_identity
@@ -153,7 +153,7 @@ def test_the_length_of_an_unknown_queue_is_stored_as_unknown(engine, trace):
 
 
 def test_durations_on_a_modelled_tier_are_stored_as_due_and_as_achieved(engine, trace):
-    slow = {"sync": (Point(4096, durations.constant(2_000_000)),)}
+    slow = {"sync": (SizePoint(4096, durations.constant(2_000_000)),)}
     model = DeviceModel("dax", "", "published", False, points=slow)
     trace.page.model(
         models_table(

@@ -8,13 +8,13 @@ from traced_calls import DATA_READ, DATA_SYNC, DATA_WRITE, WAL_SYNC, counted
 
 from harness.drivers.client_program import histogram
 from harness.models import durations
-from harness.models.device import AfterWork, DeviceModel, Point, WriteBuffer
+from harness.models.device import AfterWork, DeviceModel, SizePoint, WriteBuffer
 
 
 @pytest.mark.parametrize("in_engine", [False, True])
 def test_a_buffered_read_copies_when_the_device_is_done(trace, run, in_engine):
     """8 MiB cannot be copied in 0.2 ms; an engine's durations contain the copying."""
-    points = {"read": (Point(4096, durations.constant(5_000_000)),)}
+    points = {"read": (SizePoint(4096, durations.constant(5_000_000)),)}
     use(trace, DeviceModel("disk", "", "published", points=points, in_engine=in_engine))
     run(
         OPEN_TABLE + "os.truncate(fd, 8 << 20); os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_RANDOM)\n"
@@ -121,8 +121,8 @@ def test_durations_are_drawn_from_the_distribution_of_their_size(trace, run):
     measured = histogram([10_000, 300_000], [980, 20])
     points = {
         "read": (
-            Point(4096, durations.of_histogram(measured)),
-            Point(16384, durations.constant(400_000)),
+            SizePoint(4096, durations.of_histogram(measured)),
+            SizePoint(16384, durations.constant(400_000)),
         )
     }
     use(trace, DeviceModel("disk", "", "published", False, points=points))
@@ -180,7 +180,9 @@ def test_bandwidth_limits_what_all_requests_move(trace, run):
 def test_the_rate_of_a_size_limits_what_its_requests_move(trace, run, size, due_ms):
     """128 KiB take 4 ms of the device, and each 64 KiB beyond them 0.64 ms."""
     sizes = {128 << 10: 32_768_000, 256 << 10: 0}
-    points = {"read": tuple(Point(n, durations.constant(1000), rate=r) for n, r in sizes.items())}
+    points = {
+        "read": tuple(SizePoint(n, durations.constant(1000), rate=r) for n, r in sizes.items())
+    }
     use(trace, DeviceModel("disk", "", "published", False, 64, points, {"read": 102_400_000}))
     run(STORED + f"for _ in range(4): os.pread(fd, {size}, 0)")
     due = trace.page.read().histogram(DATA_READ, "due")
@@ -189,7 +191,7 @@ def test_the_rate_of_a_size_limits_what_its_requests_move(trace, run, size, due_
 
 def test_a_small_sync_does_not_wait_for_the_whole_of_a_large_one(trace, run):
     """256 MiB take 128 ms of a device of 2 GB/s: small syncs have their turns in between."""
-    points = {"sync": (Point(8192, durations.constant(30_000)),)} | constant(read=1, write=1)
+    points = {"sync": (SizePoint(8192, durations.constant(30_000)),)} | constant(read=1, write=1)
     use(trace, DeviceModel("disk", "", "published", True, 64, points, {"write": 2 * 10**9}))
     run(
         OPEN_TABLE + "import threading\n"

@@ -7,7 +7,7 @@ from modelled_tier import MIB, OPEN_TABLE, STORED, buffered, constant, use
 from traced_calls import DATA_READ, DATA_SYNC, DATA_WRITE, counted
 
 from harness.models import durations
-from harness.models.device import DeviceModel, Point
+from harness.models.device import DeviceModel, SizePoint
 
 
 def test_a_read_waits_unless_the_page_cache_has_the_page(trace, run):
@@ -110,7 +110,10 @@ def test_a_full_page_cache_evicts_what_was_not_used_again(trace, run):
 
 
 def test_a_write_is_free_until_a_sync_pays_for_what_is_dirty_whoever_wrote_it(trace, run):
-    by_size = (Point(4096, durations.constant(1000)), Point(MIB, durations.constant(9_000_000)))
+    by_size = (
+        SizePoint(4096, durations.constant(1000)),
+        SizePoint(MIB, durations.constant(9_000_000)),
+    )
     points = constant(read=1, write=1) | {"sync": by_size}
     use(trace, DeviceModel("disk", "", "published", points=points))
     run(

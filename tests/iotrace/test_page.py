@@ -5,12 +5,12 @@ import random
 
 import pytest
 
-from harness.iotrace.page import HEADS_AT, PAGE_BYTES, Cell, Delay, Page, PageError
+from harness.iotrace.page import HEADS_AT, PAGE_BYTES, CounterCell, Delay, Page, PageError
 
 HEADER_BYTES, HEAD_BYTES = 4096, 4864
 
 
-DATA_READ = Cell("data", "read", "foreground")
+DATA_READ = CounterCell("data", "read", "foreground")
 
 
 @pytest.fixture

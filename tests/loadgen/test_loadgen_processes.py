@@ -17,7 +17,7 @@ from scratch import open_directory
 
 from harness import hdr, native_programs
 from harness.drivers.loadgen.processes import drive
-from harness.drivers.loadgen.spec import LoadgenSpec, Mode, journals, merged, split
+from harness.drivers.loadgen.spec import LoadgenSpec, LoopMode, journals, merged, split
 from harness.drivers.result import Second, WindowCallbacks
 from harness.errors import RunFailed, UsageError
 from harness.native_programs import loadgen_program
@@ -37,14 +37,14 @@ SPEC = LoadgenSpec(
     statements={"ping": "SELECT :terminal"},
     threads=2,
     connections=5,
-    mode=Mode(),
+    mode=LoopMode(),
     ramp_up_ns=200 * MS,
     duration_ns=1 * S,
     seed=1,
 )
 #: As many operations, however long the machine stands still meanwhile.
 COUNTED = replace(SPEC, operations=3000, duration_ns=None, ramp_up_ns=0)
-OPEN = replace(SPEC, mode=Mode(rate_per_s=1000.0), terminals=10)
+OPEN = replace(SPEC, mode=LoopMode(rate_per_s=1000.0), terminals=10)
 FOR_EVER = replace(SPEC, duration_ns=600 * S)
 
 
@@ -233,7 +233,13 @@ def test_a_split_gives_everything_away_once():
 def test_processes_with_a_rate_have_one_queue(clients):
     """One of them is slow: the other one takes the starts that it has no free connection for."""
     spec = replace(
-        OPEN, threads=1, connections=2, terminals=2, mode=Mode(50), duration_ns=None, operations=50
+        OPEN,
+        threads=1,
+        connections=2,
+        terminals=2,
+        mode=LoopMode(50),
+        duration_ns=None,
+        operations=50,
     )
     quick, slow = split(spec, 2)
     slow = replace(slow, connection={"service_us": 400_000})

@@ -17,16 +17,16 @@ from harness import hdr, paths
 from harness.errors import RunFailed, UsageError
 from harness.experiment.placement import parse_placement
 from harness.models import durations
-from harness.models.curve import ModelledPoint, Shape, marks, shape_of
+from harness.models.curve import LatencyShape, ModelledPoint, marks, shape_of
 from harness.models.device import (
     DeviceModel,
-    Point,
+    SizePoint,
     find_model,
     known_models,
     load_model,
 )
 from harness.models.device_document import MeasuredTier
-from harness.models.score import Measurement, Pair, Score, ScoredMetric, ScoreStore, summary
+from harness.models.score import Pair, Score, ScoredMetric, ScoredQuantity, ScoreStore, summary
 from harness.store.result import Metric
 from reports.model_error import score_metrics
 from reports.response import (
@@ -88,7 +88,7 @@ def test_a_wrong_value_is_refused_with_its_line(tmp_path, before, after, line):
 
 
 def test_what_a_model_does_not_state_is_missing_and_not_estimated() -> None:
-    one_size = {"sync": (Point(8192, durations.constant(700_000)),)}
+    one_size = {"sync": (SizePoint(8192, durations.constant(700_000)),)}
     log = DeviceModel("log", "", "published", points=one_size)
     assert len(log.missing("wal")) == 1  # of other sizes
     assert replace(log, bandwidth={"write": 1}).missing("wal") == []
@@ -121,7 +121,7 @@ def test_models_that_ship_are_valid_and_name_their_sources() -> None:
 
 def block(number: int, tier: float, model: float) -> Pair:
     """Operations per second on the tier, and on its model."""
-    measured = (Measurement("throughput", tier, model),)
+    measured = (ScoredQuantity("throughput", tier, model),)
     return Pair((f"tier-{number}", f"model-{number}"), 1, measured)
 
 
@@ -333,8 +333,8 @@ def test_known_models_lie_at_the_ratio_of_both_devices_alone(tmp_path, monkeypat
         if name == "partial":
             document = document.replace("sync:", "grown_sync:")
         (tmp_path / "devices" / f"{name}.yml").write_text(document)
-    point = Point(8192, durations.constant(1_200_000))
-    shape = Shape("wal", "sync", {"sync": point}, 1_200_000, 131_072)
+    point = SizePoint(8192, durations.constant(1_200_000))
+    shape = LatencyShape("wal", "sync", {"sync": point}, 1_200_000, 131_072)
     latencies = marks(shape, MeasuredTier("ssd", "here"))
     assert latencies["today"] == pytest.approx(1_200_000)
     assert latencies["new"] == pytest.approx(120_000)

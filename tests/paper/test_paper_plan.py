@@ -12,10 +12,10 @@ from harness.execution.run_time import Estimator
 from harness.experiment.placement import parse_placement
 from harness.experiment.profile import find_profile, known_profiles, load_profile
 from harness.micro.suite import find_suite, known_suites, load_documents
-from harness.paper.catalogue import Caption, Entry, Paper, find_paper, known_papers
+from harness.paper.catalogue import Caption, FigureEntry, Paper, find_paper, known_papers
 from harness.paper.plan import (
-    Cell,
-    Part,
+    CellRun,
+    FigureCell,
     choose,
 )
 from harness.store.spec import RunSpec
@@ -48,23 +48,25 @@ def test_no_profile_or_suite_of_a_paper_is_left_out():
     assert repeating <= {entry.suite for entry in entries}
 
 
-def part(placement: str = "ssd-both", duration: str = "50s", why: str = "", users: int = 8) -> Part:
+def part(
+    placement: str = "ssd-both", duration: str = "50s", why: str = "", users: int = 8
+) -> CellRun:
     """A run of TPC-C: by assumption, its window and ten seconds."""
     spec = RunSpec("tpcc", "postgres", parse_placement(placement),
                    {"warehouses": 1, "users": users, "ramp_up": "0s", "duration": duration},
                    driver="loadgen")  # fmt: skip
-    return Part(placement, why=why, step=ResolvedRun(spec))
+    return CellRun(placement, why=why, step=ResolvedRun(spec))
 
 
 PLAN = load_profile(find_profile("papers/nvm-for-databases/fig5"))
 
 
-def both(entry: int, turn: int = 0) -> Cell:
+def both(entry: int, turn: int = 0) -> FigureCell:
     parts = (part("ssd-both", users=turn + 8), part("pmem-both", users=turn + 8))
-    return Cell(entry, turn, "both", parts, PLAN)
+    return FigureCell(entry, turn, "both", parts, PLAN)
 
 
-def chosen(cells: list[Cell], budget_s: int) -> list[tuple[int, int]]:
+def chosen(cells: list[FigureCell], budget_s: int) -> list[tuple[int, int]]:
     choice = choose(cells, budget_s * S, Estimator([]))
     return [(cell.entry, cell.turn) for cell in choice.cells]
 
@@ -72,12 +74,18 @@ def chosen(cells: list[Cell], budget_s: int) -> list[tuple[int, int]]:
 def test_the_first_comparison_of_every_figure_comes_before_the_second_of_any():
     cells = [both(0, 0), both(0, 1), both(1, 2)]
     assert chosen(cells, 3600) == [(0, 0), (0, 1), (1, 2)]
-    cells = [both(0, 1), both(0, 2), Cell(1, 0, "other", (part(users=1), part(users=2)), PLAN)]
+    cells = [
+        both(0, 1),
+        both(0, 2),
+        FigureCell(1, 0, "other", (part(users=1), part(users=2)), PLAN),
+    ]
     assert chosen(cells, 3600) == [(1, 0), (0, 1), (0, 2)]
 
 
 def test_a_budget_leaves_out_what_does_not_fit_and_takes_what_does():
-    long = Cell(0, 0, "long", (part(duration="10m", users=1), part(duration="10m", users=2)), PLAN)
+    long = FigureCell(
+        0, 0, "long", (part(duration="10m", users=1), part(duration="10m", users=2)), PLAN
+    )
     choice = choose([long, both(1)], 120 * S, Estimator([]))
     assert [cell.entry for cell in choice.cells] == [1]
     assert choice.estimated_ns == 110 * S
@@ -141,10 +149,10 @@ def test_each_caption_is_named_once_and_has_a_reason(name):
 
 def test_the_best_entry_of_a_caption_decides():
     entries = (
-        Entry("Fig 2 and 3a: rates", suite="x", differs="ext4"),
-        Entry("Fig 2: in full", suite="y"),
-        Entry("Fig 4: a drawing", missing="a drawing"),
-        Entry("Section 5: words", suite="z"),
+        FigureEntry("Fig 2 and 3a: rates", suite="x", differs="ext4"),
+        FigureEntry("Fig 2: in full", suite="y"),
+        FigureEntry("Fig 4: a drawing", missing="a drawing"),
+        FigureEntry("Section 5: words", suite="z"),
     )
     assert Paper("p", "P", entries).captions() == [
         Caption("Fig 2", "measured"),

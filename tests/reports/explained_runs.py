@@ -16,7 +16,7 @@ from harness.models.make import MEASURED, SUITE
 from harness.models.score import ScoreStore
 from harness.store.run_store import Store
 from harness.store.runs import StoredRun
-from reports.explain.comparisons import Explained, explained
+from reports.explain.comparisons import ExplainedComparison, explained
 from reports.explain.devices import TierSources
 from reports.micro.devices import is_micro
 from reports.select import unplanted
@@ -183,7 +183,7 @@ def baseline_suite(
                      block=block)  # fmt: skip
 
 
-def explained_rows(root: Path, baseline: str | None = None) -> list[Explained]:
+def explained_rows(root: Path, baseline: str | None = None) -> list[ExplainedComparison]:
     """Explain the comparisons of all runs that are stored in ``root``."""
     every = Store(root).runs()
     chosen = [run for run in unplanted(every) if not is_micro(run)]

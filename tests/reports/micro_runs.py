@@ -19,7 +19,7 @@ from harness.store.runs import StoredRun
 from harness.store.spec import content_hash
 from reports.micro.as_published import paper_rows
 from reports.micro.devices import devices
-from reports.published import Cell, Number, Numbers
+from reports.published import Cell, HostNumber, Numbers
 
 GB = 1e9
 KINDS: dict[str, dict[str, Any]] = {
@@ -272,7 +272,7 @@ def shown(cell: Cell) -> Any:
     return (numbers, *cell.conditions) if cell.conditions else numbers
 
 
-def _rounded(number: Number) -> float | tuple[float, ...] | None:
+def _rounded(number: HostNumber) -> float | tuple[float, ...] | None:
     if number.value is None:
         return None
     ends = dict.fromkeys((number.value, number.value if number.high is None else number.high))

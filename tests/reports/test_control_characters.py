@@ -20,7 +20,7 @@ from typer.main import get_command
 from harness import cli, registry
 from harness.cli.app import app
 from harness.errors import UsageError
-from harness.models.score import Refused, Score, ScoredMetric, ScoreStore
+from harness.models.score import RefusedBlock, Score, ScoredMetric, ScoreStore
 from harness.paths import source_root
 from harness.printable import PrintableStream
 from harness.progress import SilentProgress
@@ -197,7 +197,7 @@ def write_others(root: Path) -> None:
     )
     scored = (ScoredMetric("operations_per_second", 1.1, 1.0, 1.2),)
     about = ("a1b2c3d4", "cloud-ebs-observed", "digest", "pmem", "rocksdb", "ycsb", "a case")
-    refused = Refused("disturbed", (run.run_id,))
+    refused = RefusedBlock("disturbed", (run.run_id,))
     ScoreStore(root).write(Score(*about, 1, (), scored, (refused,)))
     folder = source_root(root / "data")
     folder.mkdir(parents=True)

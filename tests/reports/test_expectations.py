@@ -13,7 +13,7 @@ from harness.query_plan import ExecutedPlan, Operator
 from harness.store.documents import members
 from harness.store.runs import StoredRun
 from harness.yamlfile import load_yaml
-from reports.fidelity.expectations import Expected, expected_of, measured_expectations
+from reports.fidelity.expectations import ExpectedRatio, expected_of, measured_expectations
 from reports.fidelity.page import FigureRuns, page_of, write_paper
 from reports.published import Numbers
 from reports.series import panels
@@ -50,7 +50,7 @@ def duckdb(root: Path, placement: str, scan_ms: int) -> StoredRun:
     return with_artifacts(run, {"plans": {"1": members(plan)}})
 
 
-def of(section: str, rows: tuple[Expected, ...]) -> dict[str, Expected]:
+def of(section: str, rows: tuple[ExpectedRatio, ...]) -> dict[str, ExpectedRatio]:
     return {row.at: row for row in rows if row.stated.number == section}
 
 

@@ -11,7 +11,7 @@ from narrowed import of_kind, present
 from harness.models.device import DeviceModel, find_model
 from harness.models.make import model_of
 from harness.models.score import Score, ScoredMetric, ScoreStore
-from reports.explain.comparisons import Explained, explained
+from reports.explain.comparisons import ExplainedComparison, explained
 from reports.explain.devices import TierSources
 from reports.explain.output import ExplainedView, to_json
 from reports.explain.prediction import NotPredicted, Predicted, Unpredictable
@@ -128,7 +128,7 @@ def test_a_score_says_what_a_model_is_of_and_a_device_that_is_not_here_has_no_me
 
 def row(
     predicted: float | None, modelled: float | None, measured: float | None, workload: str = "tpcc"
-) -> Explained:
+) -> ExplainedComparison:
     """A comparison with intervals of a tenth; None of what there is not."""
     by_models, real = (
         Value(value, value * 0.9, value * 1.1) if value else Missing("no modelled runs")
@@ -140,7 +140,7 @@ def row(
         else NotPredicted(Unpredictable.NO_TRACE)
     )
     where = f"postgres 18.4, {workload}"
-    return Explained(
+    return ExplainedComparison(
         "postgres", workload, where, "ssd-both", "pmem-both", (), ("wal",), Missing("no waits"),
         by_laws, (), by_models, real,
     )  # fmt: skip

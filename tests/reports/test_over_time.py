@@ -15,7 +15,7 @@ from harness.monitors import MonitorContext
 from harness.monitors.perf import PerfMonitor
 from harness.store.runs import StoredRun
 from reports.charts.over_time import draw_timeline
-from reports.monitor_series import Line, Strip
+from reports.monitor_series import Strip, TimeSeries
 from reports.over_time import Timeline, representative, timeline
 from reports.series import panels
 from reports.stalls import StallTable, per_operation, stall_tables
@@ -62,7 +62,7 @@ def strips(run: StoredRun) -> dict[str, Strip]:
     return {strip.title.partition(" ")[0]: strip for strip in charts.strips}
 
 
-def values(line: Line) -> list[tuple[float, float, float]]:
+def values(line: TimeSeries) -> list[tuple[float, float, float]]:
     """Begin and end in seconds of the window, and value."""
     return [((i.begin_ns - T0) / S, (i.end_ns - T0) / S, i.value) for i in line.intervals]
 

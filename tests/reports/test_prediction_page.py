@@ -8,10 +8,10 @@ import pytest
 from explained_runs import US, calls
 
 from harness import hdr
-from harness.iotrace.page import Cell
+from harness.iotrace.page import CounterCell
 from reports.explain.baseline import FIGURES, Baseline, Calls, Repeats
 from reports.explain.demand import Demand, FileCalls
-from reports.explain.laws import Calibration, Law, calibrate, closed_loop
+from reports.explain.laws import Law, TraceFactors, calibrate, closed_loop
 from reports.explain.prediction import Unpredictable
 
 PAGE = (Path(__file__).parents[2] / "docs/prediction.md").read_text(encoding="utf-8")
@@ -25,7 +25,7 @@ DEMAND = Demand(
     throughput=1650e-9,
     calls=(
         FileCalls(
-            Cell("wal", "sync", "foreground"), 0.58, SYNC_BYTES,
+            CounterCell("wal", "sync", "foreground"), 0.58, SYNC_BYTES,
             durations=hdr.decode(calls(1200, 1000)),
         ),
     ),
@@ -44,7 +44,7 @@ PMEM = {"wal": tier("pmem", 20, 15)}
 
 
 @pytest.fixture(scope="module")
-def laws() -> tuple[Calibration, Law, Law]:
+def laws() -> tuple[TraceFactors, Law, Law]:
     calibration = calibrate(DEMAND, SSD)
     before, after = (closed_loop(DEMAND, SSD, side, calibration) for side in (SSD, PMEM))
     return calibration, before, after

@@ -20,7 +20,7 @@ from harness.errors import RunFailed, UsageError
 from harness.execution.resolved_run import ResolvedRun
 from harness.execution.run_time import Budget
 from harness.experiment.profile import Plan, expand
-from harness.experiment.selection import SHARES, Capacity, capacity_of
+from harness.experiment.selection import SHARES, PeakRates, peak_rates
 from harness.experiment.sequential import (
     LOOKS,
     Goal,
@@ -33,7 +33,7 @@ from harness.experiment.study import Batch, continued, drive
 from harness.store.result import ClosedLoop
 from harness.store.runs import StoredRun
 from harness.workloads.tpcc.params import TpccParams
-from harness.yamlfile import Document
+from harness.yamlfile import YamlDocument
 from reports.compare import Group, compare
 from reports.series import panels
 from reports.statistics import Ratio, ratio_of
@@ -45,7 +45,7 @@ def plan(engines: Sequence[str] = ("duckdb",), **changes: Any) -> Plan:
         "axes": {"engine": list(engines), "placement": ["ssd-both", "pmem-both"]},
         "fixed": {"params": {"scale": 1}},
     }  # fmt: skip
-    return expand(Document("made up", profile | changes, {}))
+    return expand(YamlDocument("made up", profile | changes, {}))
 
 
 @dataclass
@@ -296,22 +296,22 @@ def probes(
 
 
 @pytest.fixture
-def capacity(tmp_path: Path) -> Capacity:
-    return capacity_of(probes(tmp_path, {"ssd-both": 60_000, "pmem-both": 120_000}))
+def peaks(tmp_path: Path) -> PeakRates:
+    return peak_rates(probes(tmp_path, {"ssd-both": 60_000, "pmem-both": 120_000}))
 
 
-def test_the_slowest_arm_decides_one_rate_for_all(capacity: Capacity) -> None:
-    assert capacity.rates([0.7]) == [700]
-    rated = capacity.within(plan_at([700]), "rate", [0.7])
+def test_the_slowest_arm_decides_one_rate_for_all(peaks: PeakRates) -> None:
+    assert peaks.rates([0.7]) == [700]
+    rated = peaks.within(plan_at([700]), "rate", [0.7])
     assert [spec.params["rate"] for spec in rated.runs] == [700, 700]
     recorded = rated.experiment.capacity
-    assert recorded == ClosedLoop(1000, capacity.run_ids)
+    assert recorded == ClosedLoop(1000, peaks.run_ids)
 
 
-def test_a_curve_goes_on_for_the_faster_arm(capacity: Capacity) -> None:
-    rates = capacity.rates(SHARES)
+def test_a_curve_goes_on_for_the_faster_arm(peaks: PeakRates) -> None:
+    rates = peaks.rates(SHARES)
     assert rates == [200, 400, 600, 800, 900, 950, 1200, 1600, 1800, 1900]
-    rated = capacity.within(plan_at(rates), "rate", SHARES)
+    rated = peaks.within(plan_at(rates), "rate", SHARES)
     of_arms: dict[str, list[Any]] = {}
     for spec in rated.runs:
         of_arms.setdefault(present(spec.placement).name, []).append(spec.params["rate"])
@@ -322,7 +322,7 @@ def test_a_curve_goes_on_for_the_faster_arm(capacity: Capacity) -> None:
 def test_an_arm_without_a_result_decides_no_rate(tmp_path: Path) -> None:
     failed = probes(tmp_path, {"ssd-both": 60_000, "pmem-both": 1}, "failed")
     with pytest.raises(RunFailed):
-        capacity_of(failed)
+        peak_rates(failed)
 
 
 @pytest.mark.parametrize(("rate", "curve"), [("0%", 0), ("101%", 0), ("x%", 0), ("70%", 1)])

@@ -27,8 +27,8 @@ from harness.store.spec import Json
 from harness.supervise.supervisor import Supervisor
 from harness.workload import Clients, Loading
 from harness.workloads.tpcc.consistency import check_conditions
-from harness.workloads.tpcc.drivers import Loadgen
-from harness.workloads.tpcc.durability import Journal, check_durability
+from harness.workloads.tpcc.drivers import TpccLoadgen
+from harness.workloads.tpcc.durability import CommitJournal, check_durability
 from harness.workloads.tpcc.params import TpccParams
 
 _SOCKET = ".s.PGSQL.5432"
@@ -92,17 +92,19 @@ def load(served: Served, params: TpccParams) -> None:
     """Schema, procedures and rows; the twelve conditions hold of them."""
     served.engine.prepare(_KEY)
     loading = Loading(served.engine, "loadgen", None, served.clients, 2, _PROGRESS)
-    served.engine.mark_prepared(_KEY, Loadgen(params).load(loading))
+    served.engine.mark_prepared(_KEY, TpccLoadgen(params).load(loading))
 
 
-def drive_until_power_loss(vm, served, params: TpccParams, folder: Path, seed: int) -> Journal:
+def drive_until_power_loss(
+    vm, served, params: TpccParams, folder: Path, seed: int
+) -> CommitJournal:
     """Return the acknowledged commits before the machine lost power.
 
     At a moment drawn from the seed, and not before something was committed.
     """
     folder.mkdir(exist_ok=True)
     moment_s = random.Random(seed).uniform(_EARLIEST_S, _LATEST_S)
-    driver = Loadgen(params)
+    driver = TpccLoadgen(params)
     dark, ended = threading.Event(), threading.Event()
 
     def go_dark() -> None:
@@ -121,7 +123,7 @@ def drive_until_power_loss(vm, served, params: TpccParams, folder: Path, seed: i
     except HarnessError:
         if not dark.is_set():
             raise  # the client failed before the power was lost
-        return Journal.read(driver.journals(folder))
+        return CommitJournal.read(driver.journals(folder))
     finally:
         timer.cancel()
         ended.set()
@@ -136,7 +138,7 @@ def _both_kinds(journals: Sequence[Path]) -> bool:
     return "\nN " in text and "\nP " in text
 
 
-def verdicts(served: Served, journal: Journal) -> tuple[Sequence[Check], Sequence[Check]]:
+def verdicts(served: Served, journal: CommitJournal) -> tuple[Sequence[Check], Sequence[Check]]:
     """Return the checks of the recovered data: durability by transaction, and the conditions."""
     return (
         check_durability(journal, served.engine, _PROGRESS),

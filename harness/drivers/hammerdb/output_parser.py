@@ -43,7 +43,7 @@ _TRANSIENT = {
 
 
 @dataclass
-class Words:
+class HammerDbOutput:
     """The state that HammerDB's lines describe; ``failure_complete``: all its lines are read.
 
     ``refused``: transactions that the server wanted retried and HammerDB gave up, by the

@@ -15,8 +15,8 @@ from typing import Any, Literal
 
 from harness.drivers.client_program import STDERR, ClientProgram, private_folder
 from harness.drivers.hammerdb.installation import HammerDb
-from harness.drivers.hammerdb.output_parser import Phase, Words, response_times
-from harness.drivers.hammerdb.script import Target, Timed, build_script, timed_script
+from harness.drivers.hammerdb.output_parser import HammerDbOutput, Phase, response_times
+from harness.drivers.hammerdb.script import TargetDatabase, TimedRun, build_script, timed_script
 from harness.drivers.result import DriverResult, Operation, WindowCallbacks
 from harness.engine import Credentials
 from harness.progress import Progress, Task
@@ -30,7 +30,7 @@ _START_PER_USER_S = 0.5
 
 def build(
     hammerdb: HammerDb,
-    target: Target,
+    target: TargetDatabase,
     clients: Clients,
     warehouses: int,
     users: int,
@@ -62,9 +62,9 @@ def build(
 
 def measure(
     hammerdb: HammerDb,
-    target: Target,
+    target: TargetDatabase,
     clients: Clients,
-    options: Timed,
+    options: TimedRun,
     progress: Progress,
     drives: WindowCallbacks,
 ) -> DriverResult:
@@ -112,7 +112,9 @@ def measure(
         )
 
 
-def _response_times(words: Words, folder: Path, user: Credentials | None) -> dict[str, Operation]:
+def _response_times(
+    words: HammerDbOutput, folder: Path, user: Credentials | None
+) -> dict[str, Operation]:
     """Return nothing where HammerDB has written no profile, or reports that it is not whole."""
     if words.profile is None or not words.profile_complete:
         return {}
@@ -127,12 +129,12 @@ class _Conversation(ClientProgram):
 
     def __init__(self, *program: Any) -> None:
         super().__init__(*program)
-        self.words = Words()
+        self.words = HammerDbOutput()
 
     @classmethod
     @contextmanager
     def open(
-        cls, hammerdb: HammerDb, target: Target, clients: Clients, script: str, problem: str
+        cls, hammerdb: HammerDb, target: TargetDatabase, clients: Clients, script: str, problem: str
     ) -> Iterator[_Conversation]:
         """Start HammerDB on the script; at the end it and its folder are gone."""
         user = clients.credentials

@@ -58,7 +58,7 @@ _PLAIN = re.compile(r"[A-Za-z0-9_./:@%+=,~-]+")
 
 
 @dataclass(frozen=True)
-class Target:
+class TargetDatabase:
     """A database that HammerDB connects to.
 
     ``dialect``: its word for the server (:data:`LIBRARIES`). ``host``: a name, an address, or
@@ -84,7 +84,7 @@ class Target:
 
     def __repr__(self) -> str:
         where = self.socket or f"{self.host}:{self.port}"
-        return f"Target({self.dialect} {self.user}@{where}/{self.database})"
+        return f"TargetDatabase({self.dialect} {self.user}@{where}/{self.database})"
 
 
 def drivable(engine: Engine) -> str:
@@ -111,7 +111,7 @@ def drivable(engine: Engine) -> str:
     return word
 
 
-def target_of(engine: Engine) -> Target:
+def target_of(engine: Engine) -> TargetDatabase:
     """Return where HammerDB finds the engine: started, unless it is the user's own.
 
     UsageError as ``drivable``.
@@ -119,7 +119,7 @@ def target_of(engine: Engine) -> Target:
     return target(drivable(engine), engine.native_connection())
 
 
-def target(dialect: str, connection: JsonObject) -> Target:
+def target(dialect: str, connection: JsonObject) -> TargetDatabase:
     """Make a target of the native client's connection; UsageError for unquotable values.
 
     PostgreSQL's ``host`` may be the folder of its socket, as libpq has it.
@@ -133,7 +133,7 @@ def target(dialect: str, connection: JsonObject) -> Target:
                 f"{shown} has characters that HammerDB's scripts take apart",
                 f"choose letters and digits, and of others only {_PLAIN.pattern[10:-2]}",
             )
-    return Target(
+    return TargetDatabase(
         dialect,
         host=str(connection.get("host") or "127.0.0.1"),
         port=int(str(connection.get("port") or 0)),
@@ -171,7 +171,7 @@ _ODBC_DRIVER = (
 
 
 @dataclass(frozen=True)
-class Timed:
+class TimedRun:
     """A timed run, in HammerDB's whole minutes.
 
     ``all_warehouses``: the users share all warehouses out among them; otherwise each keeps
@@ -200,7 +200,7 @@ def whole_minutes(name: str, duration_ns: int, least: int) -> int:
     return minutes
 
 
-def build_script(target: Target, warehouses: int, users: int) -> str:
+def build_script(target: TargetDatabase, warehouses: int, users: int) -> str:
     """Build the schema with its procedures and statistics; ``users`` load in parallel."""
     # It refuses more builders than warehouses.
     builders = max(1, min(users, warehouses, _MOST_BUILDERS))
@@ -208,7 +208,7 @@ def build_script(target: Target, warehouses: int, users: int) -> str:
     return _script(target, settings, ["buildschema"])
 
 
-def timed_script(target: Target, timed: Timed) -> str:
+def timed_script(target: TargetDatabase, timed: TimedRun) -> str:
     """Drive a built schema, and report NOPM, TPM and response times."""
     return _script(
         target,
@@ -238,7 +238,7 @@ def timed_script(target: Target, timed: Timed) -> str:
     )
 
 
-def _script(target: Target, settings: dict[str, str], commands: list[str]) -> str:
+def _script(target: TargetDatabase, settings: dict[str, str], commands: list[str]) -> str:
     head = [
         _CLOSE_CHANNEL,
         "fconfigure stdout -buffering line",
@@ -248,7 +248,7 @@ def _script(target: Target, settings: dict[str, str], commands: list[str]) -> st
     return "\n".join([*head, *_settings(target, settings), *commands, "exit", ""])
 
 
-def _settings(target: Target, settings: dict[str, str]) -> Iterator[str]:
+def _settings(target: TargetDatabase, settings: dict[str, str]) -> Iterator[str]:
     connection = {"host": target.host, "port": str(target.port)}
     tpcc = {"user": target.user, "dbase": target.database, **settings}
     passwords = {"pass": "tpcc"}

@@ -33,7 +33,7 @@ _CLOCK_READINGS = 7
 
 
 @dataclass(frozen=True)
-class Clock:
+class ClockOffset:
     """A host's clock: how far it is ahead of ours, and the error of that difference."""
 
     ahead_ns: int
@@ -63,7 +63,7 @@ class RemoteClients:
                 "choose a managed engine (`harness engines list`)",
             )
 
-    def check(self) -> dict[str, Clock]:
+    def check(self) -> dict[str, ClockOffset]:
         """Return each host's clock; UsageError for a host that lacks loadgen or an answer."""
         backend = self.engine.native_backend
         return {host: _hello(host, backend) for host in dict.fromkeys(self.hosts)}
@@ -83,7 +83,7 @@ class RemoteClients:
 
 
 @lru_cache
-def _hello(host: str, backend: str) -> Clock:
+def _hello(host: str, backend: str) -> ClockOffset:
     problem = f"drive the load from {host}"
     if shutil.which("ssh") is None:
         raise UsageError(problem, "there is no ssh on this host", "install openssh-client")
@@ -133,7 +133,7 @@ def _check_answer(problem: str, answer: dict[str, object]) -> None:
         raise UsageError(problem, f"{error['problem']}: {error['context']}", str(error["hint"]))
 
 
-def _clock(questions: IO[bytes], answers: IO[bytes]) -> Clock:
+def _clock(questions: IO[bytes], answers: IO[bytes]) -> ClockOffset:
     """Return the clock by the fastest answer: the host read its clock within that time."""
     clocks = []
     for _ in range(_CLOCK_READINGS):
@@ -142,5 +142,5 @@ def _clock(questions: IO[bytes], answers: IO[bytes]) -> Clock:
         questions.flush()
         there = int(answers.readline())
         after = time.time_ns()
-        clocks.append(Clock(there - (before + after) // 2, (after - before) // 2))
+        clocks.append(ClockOffset(there - (before + after) // 2, (after - before) // 2))
     return min(clocks, key=lambda clock: clock.error_ns)

@@ -25,7 +25,7 @@ Count = Annotated[int, Meta(ge=0)]
 
 
 @dataclass(frozen=True)
-class Mode:
+class LoopMode:
     """An open loop where there is a rate, else a closed loop.
 
     ``first_start``: of the interval between two starts, when the first one is due.
@@ -56,7 +56,7 @@ class LoadgenSpec:
     terminals: int | None = None
     first_terminal: int | None = None
     all_terminals: int | None = None
-    mode: Mode | None = None
+    mode: LoopMode | None = None
     #: Of a run, one of both.
     duration_ns: int | None = None
     operations: int | None = None
@@ -94,7 +94,7 @@ def split(spec: LoadgenSpec, processes: int) -> list[LoadgenSpec]:
         mode = spec.mode
         if mode and mode.rate_per_s is not None:
             rate = mode.rate_per_s / processes
-            mode = Mode(rate, first_start=index / processes, processes=processes)
+            mode = LoopMode(rate, first_start=index / processes, processes=processes)
         operations = spec.operations
         specs.append(
             replace(

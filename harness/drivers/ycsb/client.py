@@ -20,7 +20,7 @@ from typing import Any
 from harness.drivers.client_program import STDERR, ClientProgram, private_folder, stderr_as_progress
 from harness.drivers.result import Second, WindowCallbacks
 from harness.drivers.ycsb.build import NAME, Build, find_java
-from harness.drivers.ycsb.output_parser import Interval, Tick, Words, read_logs
+from harness.drivers.ycsb.output_parser import StatusInterval, Tick, YcsbOutput, read_logs
 from harness.progress import Progress, Task
 from harness.supervise.failures import ending
 from harness.supervise.silence import limit_s
@@ -69,7 +69,7 @@ class ClientProcess(ClientProgram):
 
     def __init__(self, *program: Any) -> None:
         super().__init__(*program)
-        self.words = Words()
+        self.words = YcsbOutput()
 
     @classmethod
     @contextmanager
@@ -220,18 +220,18 @@ class Done:
     """The work of a client that has ended.
 
     ``ticks``: its status lines. ``begin``, ``end``: the measured window's, as indices of
-    them; ``clocks``: at both, see Words. ``logs``: its histograms by measurement, an interval
+    them; ``clocks``: at both, see YcsbOutput. ``logs``: its histograms by measurement, an interval
     a status line and one after the last. ``retried``: in the window, by the
     engine's code. ``engine``: the binding's report of the engine at both ends of the window.
     """
 
-    words: Words
+    words: YcsbOutput
     ticks: Sequence[Tick]
     begin: int
     end: int
     clocks: tuple[tuple[int, int], tuple[int, int]]
     cpu_ns: int | None
-    logs: Mapping[str, Sequence[Interval]]
+    logs: Mapping[str, Sequence[StatusInterval]]
     retried: Mapping[str, int]
     engine: tuple[Mapping[str, Any], Mapping[str, Any]]
 

@@ -19,7 +19,7 @@ from harness.drivers.result import (
 )
 from harness.drivers.ycsb.build import NAME
 from harness.drivers.ycsb.client import Done
-from harness.drivers.ycsb.output_parser import Interval, length_ms, merged_ns, stored
+from harness.drivers.ycsb.output_parser import StatusInterval, length_ms, merged_ns, stored
 from harness.errors import RunFailed
 from harness.store.artifacts import LatencyPoint, SeriesPoint
 from harness.units import NS_PER_S
@@ -79,7 +79,7 @@ class _Cut:
         self._all = not bounded_by_time
         self._numbered = {name: self._of_lines(name, log) for name, log in done.logs.items()}
 
-    def intervals(self, measurement: str) -> list[Interval]:
+    def intervals(self, measurement: str) -> list[StatusInterval]:
         """Return the intervals of the window."""
         return [
             interval
@@ -147,7 +147,9 @@ class _Cut:
         logs = (self._numbered.get(name, ()) for name in (measurement, measurement + _NOT_FOUND))
         return sum(interval.count for log in logs for of, interval in log if of == line)
 
-    def _of_lines(self, name: str, log: Sequence[Interval]) -> list[tuple[int, Interval]]:
+    def _of_lines(
+        self, name: str, log: Sequence[StatusInterval]
+    ) -> list[tuple[int, StatusInterval]]:
         """Return each interval with its status line; the client's end closes the last one."""
         first = len(self.done.ticks) + 1 - len(log)
         if first < 0:

@@ -51,7 +51,7 @@ class Tick:
 
 
 @dataclass
-class Words:
+class YcsbOutput:
     """The state that the client's lines describe; a ``failure`` ends the client.
 
     ``results``: those printed at its end, by group and name. ``retried``: by the engine's
@@ -120,7 +120,7 @@ STORED = Layout(lowest=1, highest=3_600_000_000_000, digits=3)
 
 
 @dataclass(frozen=True)
-class Interval:
+class StatusInterval:
     """An interval by the wall clock, in milliseconds, and the operations that ended in it."""
 
     begin_ms: int
@@ -133,7 +133,7 @@ class Interval:
         return self.histogram.total
 
 
-def read_logs(folder: Path, user: Credentials | None = None) -> dict[str, list[Interval]]:
+def read_logs(folder: Path, user: Credentials | None = None) -> dict[str, list[StatusInterval]]:
     """Return all logs of a folder, by measurement (``READ``, ``Intended-READ`` …).
 
     ``user``: whose folder it is.
@@ -143,12 +143,12 @@ def read_logs(folder: Path, user: Credentials | None = None) -> dict[str, list[I
     return {path.name[: -len(_SUFFIX)]: _log(path, user) for path in paths}
 
 
-def stored(intervals: Iterable[Interval]) -> str:
+def stored(intervals: Iterable[StatusInterval]) -> str:
     """Return the merged histogram of the intervals as the text that a run stores."""
     return merged_ns(intervals).encode()
 
 
-def merged_ns(intervals: Iterable[Interval]) -> Histogram:
+def merged_ns(intervals: Iterable[StatusInterval]) -> Histogram:
     """Merge intervals into one histogram, in nanoseconds and with the layout that is stored.
 
     The client truncates values to whole microseconds: its n means n to n + 1, and is taken
@@ -165,9 +165,9 @@ def merged_ns(intervals: Iterable[Interval]) -> Histogram:
     return Histogram(STORED, counts)
 
 
-def _log(path: Path, user: Credentials | None) -> list[Interval]:
+def _log(path: Path, user: Credentials | None) -> list[StatusInterval]:
     base_s = None
-    intervals: list[Interval] = []
+    intervals: list[StatusInterval] = []
     for number, line in enumerate(read_text(path, user, _MAX_LOG_BYTES).splitlines(), 1):
         if line.startswith(_START):
             base_s = float(line[len(_START) :].split()[0])
@@ -183,12 +183,12 @@ def _log(path: Path, user: Credentials | None) -> list[Interval]:
     return intervals
 
 
-def _interval(line: str, base_s: float | None) -> Interval:
+def _interval(line: str, base_s: float | None) -> StatusInterval:
     start, length, _, encoded = line.split(",")
     if base_s is None:
         raise ValueError("an interval before the start time")
     begin_ms = round((base_s + float(start)) * 1000)
-    return Interval(begin_ms, begin_ms + round(float(length) * 1000), _decode(encoded))
+    return StatusInterval(begin_ms, begin_ms + round(float(length) * 1000), _decode(encoded))
 
 
 def _decode(encoded: str) -> Histogram:
@@ -214,7 +214,7 @@ def _holding(layout: Layout, words: int) -> Layout:
     return layout
 
 
-def length_ms(logs: Iterable[Sequence[Interval]]) -> int:
+def length_ms(logs: Iterable[Sequence[StatusInterval]]) -> int:
     """Return the length of the log that has all intervals, as others may begin later."""
     return max(
         (sum(interval.end_ms - interval.begin_ms for interval in log) for log in logs), default=0

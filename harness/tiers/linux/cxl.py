@@ -59,7 +59,7 @@ class CxlRegion:
 
 
 @dataclass(frozen=True)
-class Window:
+class CxlWindow:
     """Addresses that firmware set aside for CXL memory: a root decoder.
 
     ``start`` None: only root may read it. ``capable``: of ram, pmem, or both.
@@ -95,7 +95,7 @@ def _memory_device(name: str, kernel: Kernel) -> MemoryDevice:
     )
 
 
-def windows(kernel: Kernel) -> list[Window]:
+def windows(kernel: Kernel) -> list[CxlWindow]:
     """Windows of addresses for CXL memory, as firmware describes them (ACPI CEDT)."""
     return [
         _window(name, kernel)
@@ -104,9 +104,9 @@ def windows(kernel: Kernel) -> list[Window]:
     ]
 
 
-def _window(name: str, kernel: Kernel) -> Window:
+def _window(name: str, kernel: Kernel) -> CxlWindow:
     folder = f"{_DEVICES}/{name}"
-    return Window(
+    return CxlWindow(
         name,
         kernel.read_int(f"{folder}/start"),
         kernel.read_int(f"{folder}/size") or 0,

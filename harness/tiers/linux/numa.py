@@ -193,7 +193,7 @@ _SHARED = re.compile(r"^(/dev/zero|/SYSV|/dev/shm/|/memfd:|/anon_hugepage|anon_i
 
 
 @dataclass(frozen=True)
-class Residency:
+class NodeResidency:
     """Bytes by node: ``anonymous`` memory, and ``shared`` memory (buffer pools).
 
     Shared pages count once for each process that maps them: use the fractions.
@@ -216,7 +216,7 @@ class Residency:
         return {node: size / total for node, size in sizes.items()} if total else {}
 
 
-def residency(pids: Iterable[int], kernel: Kernel = LIVE) -> Residency:
+def residency(pids: Iterable[int], kernel: Kernel = LIVE) -> NodeResidency:
     """Residency of the memory of live processes; those that have ended count nothing.
 
     Pages of ordinary files are left out: they have the policy of the process that read them first.
@@ -233,4 +233,4 @@ def residency(pids: Iterable[int], kernel: Kernel = LIVE) -> Residency:
             page_bytes = int(size.group(1)) * 1024 if size else 4096
             for node, pages in _NODE_PAGES.findall(line):
                 totals[int(node)] = totals.get(int(node), 0) + int(pages) * page_bytes
-    return Residency(anonymous, shared)
+    return NodeResidency(anonymous, shared)

@@ -74,7 +74,7 @@ class ExpectedRows:
 
 
 @dataclass(frozen=True)
-class Comparison:
+class RowsComparison:
     """``where``: what differs, without a value of the data; ``values``: the same with values."""
 
     status: CheckStatus
@@ -270,14 +270,14 @@ def compare_rows(
     names: Sequence[str],
     rows: Sequence[Sequence[Scalar]],
     ordering: Ordering,
-) -> Comparison:
+) -> RowsComparison:
     """Compare all rows of an engine with the expected ones; ``names``: of its columns."""
     if len(rows) != len(expected.rows):
         counts = f"row count: expected {len(expected.rows)}, found {len(rows)}"
-        return Comparison("failed", counts)
+        return RowsComparison("failed", counts)
     if rows and len(rows[0]) != len(expected.tolerances):
         width = f"columns: expected {len(expected.tolerances)}, found {len(rows[0])}"
-        return Comparison("failed", width)
+        return RowsComparison("failed", width)
     plain = [[plain_value(value) for value in row] for row in rows]
     columns = [
         _Column.of([row[index] for row in plain], tolerance)
@@ -292,7 +292,7 @@ def compare_rows(
         table.row(place, [c.found(value) for c, value in zip(columns, row, strict=True)])
         for place, row in enumerate(plain)
     ]
-    agreement = Comparison("passed", f"{len(rows)} rows agree")
+    agreement = RowsComparison("passed", f"{len(rows)} rows agree")
     if all(map(table.same, want, have)):
         return agreement
     keys, complete = ordering.columns(names)
@@ -302,8 +302,8 @@ def compare_rows(
     where, values = _difference(expected, plain, *different)
     if _may_tie(table, want, have, ordering, keys):
         tie = "rows may tie across the LIMIT: order by a unique column, too"
-        return Comparison("unknown", f"{where}, but {tie}", f"{values}, but {tie}")
-    return Comparison("failed", where, values)
+        return RowsComparison("unknown", f"{where}, but {tie}", f"{values}, but {tie}")
+    return RowsComparison("failed", where, values)
 
 
 def _difference(
@@ -346,7 +346,7 @@ def _order(
     ordering: Ordering,
     keys: Sequence[int],
     complete: bool,
-) -> Comparison | None:
+) -> RowsComparison | None:
     """Compare the order of rows that are the same ones; None where it agrees."""
     for row, other in zip(want, have, strict=True):
         if table.keys_agree(row, other, keys):
@@ -356,12 +356,14 @@ def _order(
         where = f"row {row.place + 1}: the rows are the expected ones, in another order"
         if None in pair or any(isinstance(value, str) for value in pair):
             why = "engines sort texts and NULL in their own way"
-            return Comparison("unknown", f"{where}; {why}")
-        return Comparison("failed", f"{where} of column {column + 1}")
+            return RowsComparison("unknown", f"{where}; {why}")
+        return RowsComparison("failed", f"{where} of column {column + 1}")
     if not complete:
         key = ordering.keys[len(keys)]
         why = f"{key!r} of its ORDER BY is not a column of the result"
-        return Comparison("unknown", f"the rows are the expected ones; their order is open: {why}")
+        return RowsComparison(
+            "unknown", f"the rows are the expected ones; their order is open: {why}"
+        )
     return None
 
 

@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from harness.drivers import pgbench, sysbench
-from harness.drivers.client_program import Load, Script
+from harness.drivers.client_program import OfferedLoad, Script
 from harness.drivers.result import DriverResult, WindowCallbacks, WindowCounters
 from harness.drivers.validity import Nouns
 from harness.engine import Engine, FillRequest
@@ -86,11 +86,11 @@ class _ScriptDriver(Driver):
     def variables(self) -> dict[str, str]:
         return dict(definition.split("=", 1) for definition in self.params.define or ())
 
-    def offered(self, seed: int) -> Load:
+    def offered(self, seed: int) -> OfferedLoad:
         """The load of a run with that seed."""
         params = self.params
         assert params.users and params.client_threads and params.ramp_up and params.duration
-        return Load(
+        return OfferedLoad(
             users=params.users,
             threads=params.client_threads,
             ramp_up_ns=params.ramp_up.ns,

@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 from harness.drivers.hammerdb.installation import find
 from harness.drivers.hammerdb.process import build, measure
 from harness.drivers.hammerdb.script import (
-    Timed,
+    TimedRun,
     differences_of,
     drivable,
     target_of,
@@ -22,7 +22,7 @@ from harness.drivers.hammerdb.script import (
 )
 from harness.drivers.loadgen import driver as client
 from harness.drivers.loadgen import processes
-from harness.drivers.loadgen.spec import LoadgenSpec, Mode, journals
+from harness.drivers.loadgen.spec import LoadgenSpec, LoopMode, journals
 from harness.drivers.result import DriverResult, Operation, WindowCallbacks
 from harness.engine import Engine
 from harness.errors import RunFailed, UsageError
@@ -42,7 +42,7 @@ _LINES_PER_WAREHOUSE = 300_000
 
 
 @dataclass(frozen=True)
-class Loadgen(LoadingDriver):
+class TpccLoadgen(LoadingDriver):
     """``loadgen``: our schema and procedures, our population, our client."""
 
     params: TpccParams
@@ -99,7 +99,7 @@ class Loadgen(LoadingDriver):
             statements=client.calls(engine, "tpcc", {}, TRANSACTIONS),
             threads=params.client_threads,
             terminals=params.users,
-            mode=Mode(params.rate, params.think_time),
+            mode=LoopMode(params.rate, params.think_time),
             journal=None if journal is None else str(journal / _JOURNAL),
         )
         result, counts = processes.offer(spec, session, drives, params.outline(), "transactions")
@@ -199,8 +199,8 @@ class HammerDbDriver(LoadingDriver):
         return measure(find(), target, session.clients(), options, session.progress, drives)
 
 
-def _timed(params: TpccParams) -> Timed:
-    return Timed(
+def _timed(params: TpccParams) -> TimedRun:
+    return TimedRun(
         users=params.users,
         ramp_up_min=whole_minutes("ramp_up", params.ramp_up.ns, 0),
         duration_min=whole_minutes("duration", params.duration.ns, 1),

@@ -35,7 +35,7 @@ from harness.store.result import Check, Metric
 from harness.supervise.user_files import Credentials, acting_as, open_regular
 from harness.workload import Outcome, Session
 from harness.workloads.tpcc.consistency import check_conditions
-from harness.workloads.tpcc.drivers import Loadgen
+from harness.workloads.tpcc.drivers import TpccLoadgen
 from harness.workloads.tpcc.params import TpccParams
 
 Order = tuple[int, int, int]  # warehouse, district, order
@@ -57,7 +57,7 @@ _ALL_THERE = (
 
 
 @dataclass
-class Journal:
+class CommitJournal:
     """The acknowledged commits: customer and lines by order, payments, carriers."""
 
     orders: dict[Order, tuple[int, int]] = field(default_factory=dict)
@@ -65,7 +65,7 @@ class Journal:
     carriers: dict[Order, int] = field(default_factory=dict)
 
     @classmethod
-    def read(cls, files: Iterable[Path], user: Credentials | None = None) -> Journal:
+    def read(cls, files: Iterable[Path], user: Credentials | None = None) -> CommitJournal:
         """Read the files, which ``user`` has written; RunFailed names a malformed line."""
         journal = cls()
         for file in files:
@@ -103,7 +103,7 @@ class Journal:
         return sorted({key[0] for key in (*self.orders, *self.carriers)})
 
 
-def check_durability(journal: Journal, engine: Engine, progress: Progress) -> list[Check]:
+def check_durability(journal: CommitJournal, engine: Engine, progress: Progress) -> list[Check]:
     """Check that everything in the journal is in the started engine's data; one check a kind."""
     with closing(engine.connect()) as connection:
         orders, deliveries = _check_orders(journal, connection, progress)
@@ -111,7 +111,7 @@ def check_durability(journal: Journal, engine: Engine, progress: Progress) -> li
 
 
 def _check_orders(
-    journal: Journal, connection: SqlConnection, progress: Progress
+    journal: CommitJournal, connection: SqlConnection, progress: Progress
 ) -> tuple[Check, Check]:
     """Check warehouse by warehouse, so that memory does not grow with their number."""
     lost_orders: list[str] = []
@@ -147,7 +147,7 @@ def _orders(
     }
 
 
-def _check_payments(journal: Journal, connection: SqlConnection) -> Check:
+def _check_payments(journal: CommitJournal, connection: SqlConnection) -> Check:
     """Check the payments; those of exactly 10.00 look like the loaded ones and are left out."""
     rows = connection.execute(
         "SELECT h_w_id, h_d_id, h_c_w_id, h_c_d_id, h_c_id, h_amount, count(*) FROM history "
@@ -251,7 +251,7 @@ def measure_durability(params: TpccParams, session: Session, engine: Engine) -> 
     return Outcome(figures, checks, uncontrolled=list(lost_without_power(session.engine)))
 
 
-def _journal_until_kill(params: TpccParams, session: Session) -> tuple[Journal, int]:
+def _journal_until_kill(params: TpccParams, session: Session) -> tuple[CommitJournal, int]:
     """Return the acknowledged commits until the server was killed, and the time of the kill.
 
     The moment is drawn from the seed: the same share of the window for all arms of a block.
@@ -259,7 +259,7 @@ def _journal_until_kill(params: TpccParams, session: Session) -> tuple[Journal, 
     share = random.Random(session.seed).uniform(_KILL_FROM, _KILL_TO)
     killer = _Killer(session, share * params.duration.seconds)
     folder = session.clients().scratch
-    driver = Loadgen(params)
+    driver = TpccLoadgen(params)
     try:
         driver.drive(session, WindowCallbacks(killer.begin, lambda: None), journal=folder)
     except HarnessError:
@@ -267,7 +267,7 @@ def _journal_until_kill(params: TpccParams, session: Session) -> tuple[Journal, 
             raise
         killer.make_sure()
         session.progress.say("the server was killed under the client; starting it again")
-        return Journal.read(
+        return CommitJournal.read(
             driver.journals(folder), session.clients().credentials
         ), killer.killed_after_ns
     finally:

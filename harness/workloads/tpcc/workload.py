@@ -75,7 +75,7 @@ from harness.workloads.tpcc.consistency import (
     loaded_traces,
     read_traces,
 )
-from harness.workloads.tpcc.drivers import HammerDbDriver, Loadgen
+from harness.workloads.tpcc.drivers import HammerDbDriver, TpccLoadgen
 from harness.workloads.tpcc.durability import measure_durability
 from harness.workloads.tpcc.params import TERMINALS_PER_WAREHOUSE, TpccParams, shares
 from harness.workloads.tpcc.population import estimate_bytes
@@ -99,7 +99,7 @@ NOUNS = Nouns(
 
 
 DRIVERS: Mapping[str, Callable[[TpccParams], LoadingDriver]] = {
-    "loadgen": Loadgen,
+    "loadgen": TpccLoadgen,
     "hammerdb": HammerDbDriver,
 }
 

@@ -21,7 +21,7 @@ from harness.workloads.tpch.answers import SHAPES, compare
 from harness.workloads.tpch.reference import NoReference, References
 from harness.workloads.tpch.refresh_data import RefreshData
 from harness.workloads.tpch.source_database import LOADED
-from harness.workloads.tpch.statements import Statement
+from harness.workloads.tpch.statements import TpchStatement
 
 #: Clause 2.1.3.5 c: of sums at scale 1.
 _SUM_TOLERANCE = Decimal(100)
@@ -37,7 +37,7 @@ class Answered:
     seen data between two of them (half a refresh function), which no reference has.
     """
 
-    statement: Statement
+    statement: TpchStatement
     rows: Sequence[tuple[Scalar, ...]]
     states: Sequence[int] = (LOADED,)
     between: bool = False

@@ -31,7 +31,7 @@ _Row = tuple[Scalar, ...]
 
 
 @dataclass(frozen=True)
-class Column:
+class AnswerColumn:
     """A column of an answer."""
 
     name: str
@@ -42,14 +42,14 @@ class Column:
 class Shape:
     """Columns of an answer, the positions it is ordered by, and its row limit."""
 
-    columns: tuple[Column, ...]
+    columns: tuple[AnswerColumn, ...]
     order: tuple[int, ...] = ()
     limit: int | None = None
 
 
 def _shape(columns: str, order: tuple[int, ...] = (), limit: int | None = None) -> Shape:
     pairs = (item.split(":") for item in columns.split())
-    return Shape(tuple(Column(name, kind) for name, kind in pairs), order, limit)  # type: ignore[arg-type]
+    return Shape(tuple(AnswerColumn(name, kind) for name, kind in pairs), order, limit)  # type: ignore[arg-type]
 
 
 #: Clause 2.4.x.2 with the kinds of 2.1.3.5 (comments 1 to 4 decide queries 8, 12, 14, 15, 17
@@ -328,7 +328,9 @@ def _digest(values: Sequence[str | None]) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:32]
 
 
-def _digest_detail(column: Column, expected: str, actual: str, values: Sequence[str | None]) -> str:
+def _digest_detail(
+    column: AnswerColumn, expected: str, actual: str, values: Sequence[str | None]
+) -> str:
     shown = ", ".join(repr(value) for value in values[:3])
     more = ", …" if len(values) > 3 else ""
     return (

@@ -44,7 +44,7 @@ _SOURCE_BYTES: Mapping[str, int] = {
 
 
 @dataclass(frozen=True)
-class Source:
+class GeneratedFiles:
     """Generated files: chunk files and row count of every table."""
 
     files: Mapping[str, tuple[Path, ...]]
@@ -97,11 +97,11 @@ def generate(scale: float, load_format: LoadFormat, folder: Path, progress: Prog
     write_json_atomically(folder / SOURCE_RECORD, record)
 
 
-def read_source(folder: Path) -> Source:
+def read_source(folder: Path) -> GeneratedFiles:
     """The files that :func:`generate` made in ``folder``; RunFailed if they have changed since."""
     record = source_record(folder)
     files = {table: _files(folder, table, record["format"]) for table in TABLES}
-    return Source(files, record["row_counts"], record["format"])
+    return GeneratedFiles(files, record["row_counts"], record["format"])
 
 
 def estimate_bytes(scale: float, load_format: str) -> dict[Part, int]:

@@ -25,7 +25,7 @@ from harness.store.result import Check, Metric
 from harness.workload import Outcome, Session
 from harness.workloads.query_runs import (
     Execution,
-    Explained,
+    ExplainedQuery,
     QueryRuns,
     finished_checks,
     plan_artifacts,
@@ -51,7 +51,7 @@ from harness.workloads.tpch.run_metrics import (
 )
 from harness.workloads.tpch.source_database import LOADED
 from harness.workloads.tpch.statements import (
-    Statement,
+    TpchStatement,
     chosen_statements,
     other_sql,
     power_statements,
@@ -71,16 +71,16 @@ class _Test:
     engine: Engine
     cursor: ResumeCursor
     data: RefreshData | None
-    executions: list[Execution[Statement]] = field(default_factory=list)
+    executions: list[Execution[TpchStatement]] = field(default_factory=list)
     refresh: list[Applied] = field(default_factory=list)
     throughput: ThroughputTest | None = None
-    plans: list[Explained] = field(default_factory=list)
+    plans: list[ExplainedQuery] = field(default_factory=list)
     unexplained: str = ""
     selected: list[Metric] = field(default_factory=list)
     data_checks: list[Check] = field(default_factory=list)
 
     @property
-    def all_executions(self) -> list[Execution[Statement]]:
+    def all_executions(self) -> list[Execution[TpchStatement]]:
         """The executions of the one stream, then of those that ran at the same time."""
         return [*self.executions, *(self.throughput.executions if self.throughput else [])]
 
@@ -96,7 +96,7 @@ class _Test:
             functions = RefreshFunctions(
                 self.session, self.engine, self.data, params.refresh_batch_orders
             )
-        query_runs: QueryRuns[Statement] = QueryRuns(
+        query_runs: QueryRuns[TpchStatement] = QueryRuns(
             self.session,
             cursor,
             "TPC-H queries",
@@ -127,7 +127,9 @@ class _Test:
     def _sql(self) -> Path:
         return self.engine.sql("tpch")
 
-    def _power(self, functions: RefreshFunctions | None, query_runs: QueryRuns[Statement]) -> None:
+    def _power(
+        self, functions: RefreshFunctions | None, query_runs: QueryRuns[TpchStatement]
+    ) -> None:
         """Clause 5.3.3.2: RF1, the query stream, RF2."""
         if functions is not None:
             self.refresh.append(functions.timed("RF1", 1, self.cursor))
@@ -241,7 +243,7 @@ def _artifacts(measured: _Test) -> dict[str, Any]:
     return artifacts | plan_artifacts(measured.plans, measured.unexplained)
 
 
-def _key(execution: Execution[Statement]) -> str:
+def _key(execution: Execution[TpchStatement]) -> str:
     """``6``; ``s2-q6`` where several streams ran."""
     statement = execution.statement
     return str(statement.query) if statement.stream is None else statement.step
@@ -257,7 +259,7 @@ def _timeline(measured: _Test) -> list[dict[str, Any]]:
     return sorted([*queries, *refresh], key=lambda entry: int(str(entry["submitted_ns"])))
 
 
-def _answer(execution: Execution[Statement]) -> dict[str, Any]:
+def _answer(execution: Execution[TpchStatement]) -> dict[str, Any]:
     shape = SHAPES[execution.statement.query]
     try:
         return CanonicalAnswer.of(shape, execution.rows).to_json(shape)

@@ -36,11 +36,11 @@ from harness.supervise.own_files import make_passable
 from harness.supervise.supervisor import Supervisor
 from harness.warnings import RunWarning, warn
 from harness.workloads.tpch.answers import SHAPES, CanonicalAnswer
-from harness.workloads.tpch.data import Source, generator, read_source
+from harness.workloads.tpch.data import GeneratedFiles, generator, read_source
 from harness.workloads.tpch.qgen import parameters
 from harness.workloads.tpch.refresh_data import RefreshData
 from harness.workloads.tpch.source_database import LOADED, SourceDatabase, rows_of
-from harness.workloads.tpch.statements import Statement, query_sql
+from harness.workloads.tpch.statements import TpchStatement, query_sql
 
 #: Name of the engine that computes references.
 REFERENCE_ENGINE = "duckdb"
@@ -149,7 +149,7 @@ class References:
         self._database = None
         self._open.close()
 
-    def of(self, statement: Statement, state: int = LOADED) -> Reference:
+    def of(self, statement: TpchStatement, state: int = LOADED) -> Reference:
         """The right answer of ``statement``; NoReference where nothing can vouch for one."""
         if self._is_shipped(statement, state):
             return Reference(self._shipped[state][statement.query], "shipped reference")
@@ -160,7 +160,7 @@ class References:
             return replace(stored, origin=f"answer of {', '.join(stored.agreed)}")
         return stored or self._compute(statement, state)
 
-    def agreed(self, statement: Statement, reference: Reference, state: int = LOADED) -> None:
+    def agreed(self, statement: TpchStatement, reference: Reference, state: int = LOADED) -> None:
         """Keep that the engine under test has given the same answer by itself."""
         engines = (*reference.agreed, REFERENCE_ENGINE)
         if self._is_shipped(statement, state) or self._engine in engines:
@@ -168,7 +168,7 @@ class References:
         agreed = (*reference.agreed, self._engine)
         self._keep(statement, state, replace(reference, agreed=agreed))
 
-    def _is_shipped(self, statement: Statement, state: int) -> bool:
+    def _is_shipped(self, statement: TpchStatement, state: int) -> bool:
         validation = parameters(statement.query, None, self._scale)
         return statement.query in self._shipped.get(state, {}) and statement.values == validation
 
@@ -179,7 +179,7 @@ class References:
             "serve here)"
         )
 
-    def _file(self, statement: Statement, state: int) -> Path:
+    def _file(self, statement: TpchStatement, state: int) -> Path:
         """Return the path of a reference; not below the source data, which have a format."""
         query = statement.query
         facts: list[Any] = [self._scale, generator(), query_sql(query, statement.values)]
@@ -187,7 +187,7 @@ class References:
             facts.append({"refresh functions": state})
         return kept_file(self._scale, f"q{query:02d}-{content_hash(facts)}.json")
 
-    def kept(self, statement: Statement, state: int) -> Reference | None:
+    def kept(self, statement: TpchStatement, state: int) -> Reference | None:
         """The reference that was computed before, and the engines that agreed with it."""
         return read_kept(
             self._file(statement, state),
@@ -198,7 +198,7 @@ class References:
             ),
         )
 
-    def _keep(self, statement: Statement, state: int, reference: Reference) -> None:
+    def _keep(self, statement: TpchStatement, state: int, reference: Reference) -> None:
         document = {
             "scale": self._scale,
             "generator": generator(),
@@ -210,7 +210,7 @@ class References:
         }
         keep(self._file(statement, state), document)
 
-    def _compute(self, statement: Statement, state: int) -> Reference:
+    def _compute(self, statement: TpchStatement, state: int) -> Reference:
         if self._source is None:
             raise NoReference(
                 "the source data that a reference is computed from are gone: remove the dataset "
@@ -230,7 +230,7 @@ class References:
         self._keep(statement, state, reference)
         return reference
 
-    def _open_source(self, source: Source) -> SourceDatabase:
+    def _open_source(self, source: GeneratedFiles) -> SourceDatabase:
         """Open the source data; data beyond the memory spill to a directory that goes with us."""
         supervisor = self._open.enter_context(Supervisor())
         spill = supervisor.journal.register_directory(workdirs.fresh(_roomy_folder()))

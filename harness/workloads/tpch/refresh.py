@@ -31,7 +31,7 @@ from harness.workloads.tpch.refresh_data import (
     grouped_rows,
     orders_per_set,
 )
-from harness.workloads.tpch.statements import Statement
+from harness.workloads.tpch.statements import TpchStatement
 from harness.workloads.tpch.tables import COLUMNS
 
 Function = Literal["RF1", "RF2"]
@@ -212,7 +212,7 @@ def _statements(head: str, items: Sequence[str], between: str, foot: str) -> Ite
 
 
 def seen(
-    execution: Execution[Statement], refresh: Sequence[Applied], before: int
+    execution: Execution[TpchStatement], refresh: Sequence[Applied], before: int
 ) -> tuple[tuple[int, ...], bool]:
     """Return the states of the data that ``execution`` may have seen.
 

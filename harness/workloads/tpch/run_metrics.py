@@ -55,7 +55,7 @@ from harness.workloads.query_runs import (
 )
 from harness.workloads.tpch.refresh import Applied
 from harness.workloads.tpch.statements import (
-    Statement,
+    TpchStatement,
 )
 from harness.workloads.tpch.throughput import ThroughputTest
 
@@ -79,7 +79,7 @@ def refresh_metrics(refresh: Sequence[Applied]) -> list[Metric]:
 
 
 def power(
-    executions: Sequence[Execution[Statement]], refresh: Sequence[Applied], scale: float
+    executions: Sequence[Execution[TpchStatement]], refresh: Sequence[Applied], scale: float
 ) -> float | None:
     """Clause 5.4.1 in queries per hour times scale; None where one of its 24 times is missing."""
     queries_ns = [e.duration_ns for e in executions if e.duration_ns is not None]
@@ -137,5 +137,5 @@ def composite_metrics(power_figure: float | None, throughput_figure: float | Non
     return [Metric("composite_queries_per_hour", "1/h", "higher", value=value)]
 
 
-def _span_ns(spans: Sequence[Execution[Statement]] | Sequence[Applied]) -> int:
+def _span_ns(spans: Sequence[Execution[TpchStatement]] | Sequence[Applied]) -> int:
     return max(s.ended_ns for s in spans) - min(s.submitted_ns for s in spans)

@@ -17,7 +17,7 @@ import duckdb
 from harness.engine import Scalar
 from harness.errors import RunFailed
 from harness.supervise.silence import VARIABLE, limit_s
-from harness.workloads.tpch.data import Source
+from harness.workloads.tpch.data import GeneratedFiles
 from harness.workloads.tpch.refresh_data import PRIMARY_KEYS, RefreshData
 from harness.workloads.tpch.tables import COLUMNS
 
@@ -34,7 +34,11 @@ class SourceDatabase:
     """
 
     def __init__(
-        self, source: Source, spill: Path, refresh: RefreshData | None = None, load: bool = False
+        self,
+        source: GeneratedFiles,
+        spill: Path,
+        refresh: RefreshData | None = None,
+        load: bool = False,
     ) -> None:
         self._connection = open_views(source, spill)
         self._refresh = refresh
@@ -96,7 +100,7 @@ class SourceDatabase:
         execute(f"insert into removed select {number}, o_orderkey from {rows}")
 
 
-def _has_room(source: Source, folder: Path) -> bool:
+def _has_room(source: GeneratedFiles, folder: Path) -> bool:
     """Return whether twice the files' bytes are free: a database of them takes less than half."""
     needed = 2 * sum(file.stat().st_size for files in source.files.values() for file in files)
     disk = os.statvfs(folder)
@@ -111,7 +115,7 @@ def open_memory(spill: Path | None) -> duckdb.DuckDBPyConnection:
     return connection
 
 
-def open_views(source: Source, spill: Path | None) -> duckdb.DuckDBPyConnection:
+def open_views(source: GeneratedFiles, spill: Path | None) -> duckdb.DuckDBPyConnection:
     """The same, with a view over the generated files of every table."""
     connection = open_memory(spill)
     connection.execute(f"set threads = {len(os.sched_getaffinity(0))}")
@@ -124,7 +128,7 @@ def open_views(source: Source, spill: Path | None) -> duckdb.DuckDBPyConnection:
     return connection
 
 
-def _reader(source: Source, files: Sequence[str], columns: Mapping[str, str]) -> str:
+def _reader(source: GeneratedFiles, files: Sequence[str], columns: Mapping[str, str]) -> str:
     if source.format == "parquet":
         return f"read_parquet({files!r})"
     if source.format == "csv":

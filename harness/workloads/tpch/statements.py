@@ -98,7 +98,7 @@ def query_order(stream: int) -> tuple[int, ...]:
 
 
 @dataclass(frozen=True)
-class Statement(query_runs.Statement):
+class TpchStatement(query_runs.Statement):
     """One query of the run.
 
     ``stream``: its query stream where several run at the same time (1 … S), None in a
@@ -132,17 +132,17 @@ class Statement(query_runs.Statement):
         return f"q{self.query}" if self.stream is None else f"s{self.stream}-q{self.query}"
 
 
-def chosen_statements(params: TpchParams, folder: Path) -> list[Statement]:
+def chosen_statements(params: TpchParams, folder: Path) -> list[TpchStatement]:
     """The queries that ``params`` name, in the order they are named, in the engine's dialect."""
     return [_statement(query, params, folder, STREAM_0, None) for query in params.queries]
 
 
-def power_statements(params: TpchParams, folder: Path) -> list[Statement]:
+def power_statements(params: TpchParams, folder: Path) -> list[TpchStatement]:
     """The query stream of a power test: all 22 in the order of stream 0 (clause 5.3.5.2)."""
     return [_statement(query, params, folder, STREAM_0, None) for query in query_order(STREAM_0)]
 
 
-def stream_statements(params: TpchParams, folder: Path, stream: int) -> list[Statement]:
+def stream_statements(params: TpchParams, folder: Path, stream: int) -> list[TpchStatement]:
     """Query stream 1 … S of a throughput test: its own order and its own values."""
     return [_statement(query, params, folder, stream, stream) for query in query_order(stream)]
 
@@ -166,12 +166,12 @@ def variant_values(dates: tuple[str, str]) -> Values:
 
 def _statement(
     query: int, params: TpchParams, folder: Path, stream: int, label: int | None
-) -> Statement:
+) -> TpchStatement:
     if query == VARIANT_QUERY and params.q6_dates:
         values = variant_values(params.q6_dates)
     else:
         values = parameters(query, stream_seed(params.query_seed, stream), params.scale)
-    return Statement(query, values, query_sql(query, values, folder), label)
+    return TpchStatement(query, values, query_sql(query, values, folder), label)
 
 
 # SQL text ---------------------------------------------------------------------

@@ -26,7 +26,7 @@ from harness.workloads.query_runs import Execution, execute
 from harness.workloads.resume import ResumeCursor
 from harness.workloads.tpch.params import TpchParams
 from harness.workloads.tpch.refresh import FUNCTIONS, Applied, Function, RefreshFunctions
-from harness.workloads.tpch.statements import Statement, power_statements, stream_statements
+from harness.workloads.tpch.statements import TpchStatement, power_statements, stream_statements
 
 _STEP = "throughput"
 #: Number and interval of requests to a server to cancel a statement.
@@ -38,12 +38,12 @@ _CANCEL_WAIT_S = 1.0
 class ThroughputTest:
     """The result of a throughput test: each stream's executions, and its refresh functions."""
 
-    streams: Sequence[Sequence[Execution[Statement]]]
+    streams: Sequence[Sequence[Execution[TpchStatement]]]
     refresh: Sequence[Applied] = ()
     counters: Mapping[str, float] = field(default_factory=dict)
 
     @property
-    def executions(self) -> list[Execution[Statement]]:
+    def executions(self) -> list[Execution[TpchStatement]]:
         return [execution for stream in self.streams for execution in stream]
 
     @property
@@ -54,12 +54,12 @@ class ThroughputTest:
     @property
     def interval_ns(self) -> int:
         """Clause 5.3.6: first query or refresh function submitted to the last one ended."""
-        spans: list[Execution[Statement] | Applied] = [*self.executions, *self.refresh]
+        spans: list[Execution[TpchStatement] | Applied] = [*self.executions, *self.refresh]
         return max(s.ended_ns for s in spans) - min(s.submitted_ns for s in spans)
 
     @classmethod
     def from_json(
-        cls, statements: Sequence[Sequence[Statement]], document: Mapping[str, Any]
+        cls, statements: Sequence[Sequence[TpchStatement]], document: Mapping[str, Any]
     ) -> ThroughputTest:
         """Return the stored result of the streams of ``statements``."""
         return cls(
@@ -133,12 +133,12 @@ class _Streams:
 
     def run(
         self,
-        statements: Sequence[Sequence[Statement]],
+        statements: Sequence[Sequence[TpchStatement]],
         functions: RefreshFunctions | None,
         refresh: Sequence[tuple[Function, int]],
     ) -> ThroughputTest:
         """Connect, start together, wait for all."""
-        executions: list[list[Execution[Statement]]] = [[] for _ in statements]
+        executions: list[list[Execution[TpchStatement]]] = [[] for _ in statements]
         applied: list[Applied] = []
         work: list[Callable[[SqlConnection], None]] = [
             partial(self._query, stream, into)
@@ -195,8 +195,8 @@ class _Streams:
 
     def _query(
         self,
-        stream: Sequence[Statement],
-        into: list[Execution[Statement]],
+        stream: Sequence[TpchStatement],
+        into: list[Execution[TpchStatement]],
         connection: SqlConnection,
     ) -> None:
         for statement in stream:

@@ -53,7 +53,7 @@ from typing import Any
 from harness.counters import difference
 from harness.drivers.loadgen import driver as client
 from harness.drivers.loadgen import processes
-from harness.drivers.loadgen.spec import LoadgenResult, LoadgenSpec, Mode, Verified
+from harness.drivers.loadgen.spec import LoadgenResult, LoadgenSpec, LoopMode, Verified
 from harness.drivers.result import DriverResult, WindowCallbacks, WindowCounters
 from harness.drivers.validity import Nouns
 from harness.engine import Engine
@@ -81,7 +81,7 @@ _VERIFY_CONNECTIONS = 4
 
 
 @dataclass(frozen=True)
-class Loadgen(LoadingDriver):
+class YcsbLoadgen(LoadingDriver):
     """``loadgen``: our client, our records."""
 
     params: YcsbParams
@@ -127,7 +127,7 @@ class Loadgen(LoadingDriver):
             statements=_statements(params, engine),
             threads=_loops(params, engine),
             terminals=params.threads,
-            mode=Mode(params.rate),
+            mode=LoopMode(params.rate),
             operations=params.operations if params.duration is None else None,
         )
         outline = params.outline()
@@ -256,7 +256,7 @@ NOUNS = Nouns(
     counts=("count", "not_found_count", "retried_count", "unfinished_count"),
 )
 DRIVERS: Mapping[str, Callable[[YcsbParams], LoadingDriver]] = {
-    "loadgen": Loadgen,
+    "loadgen": YcsbLoadgen,
     "ycsb": Official,
 }
 

@@ -14,9 +14,9 @@ from harness.drivers.ycsb.client import Done, properties_text
 from harness.drivers.ycsb.metrics import measured
 from harness.drivers.ycsb.output_parser import (
     STORED,
-    Interval,
+    StatusInterval,
     Tick,
-    Words,
+    YcsbOutput,
     length_ms,
     read_logs,
     stored,
@@ -36,13 +36,13 @@ SECONDS = {
 }
 
 
-def interval(begin_ms: int, end_ms: int, count: int, value_us: int = 50) -> Interval:
+def interval(begin_ms: int, end_ms: int, count: int, value_us: int = 50) -> StatusInterval:
     counts = np.zeros(LAYOUT.counters, dtype=np.int64)
     counts[value_us] = count
-    return Interval(begin_ms, end_ms, Histogram(LAYOUT, counts))
+    return StatusInterval(begin_ms, end_ms, Histogram(LAYOUT, counts))
 
 
-def log(counts, behind_ms: int, value_us: int) -> list[Interval]:
+def log(counts, behind_ms: int, value_us: int) -> list[StatusInterval]:
     """An interval ends shortly after its status line, and the last two with the client."""
     ends = [line + behind_ms for line in LINES]
     intervals = [interval(ends[0] - 900, ends[0], 3, value_us)]
@@ -57,7 +57,7 @@ def done(**more) -> Done:
     intended = {f"Intended-{name}": log(counts, 4, 500) for name, counts in SECONDS.items()}
     ticks = [Tick(at_ms, 100 * (i + 1)) for i, at_ms in enumerate([*LINES, 5_690])]
     clocks = ((2_001, 7_001_000_000), (5_002, 10_002_000_000))
-    result = Done(Words(), ticks, 1, 4, clocks, 12, {**logs, **intended}, {}, ({}, {}))
+    result = Done(YcsbOutput(), ticks, 1, 4, clocks, 12, {**logs, **intended}, {}, ({}, {}))
     return replace(result, **more)
 
 
@@ -140,7 +140,7 @@ def test_with_a_rate_latencies_are_the_intended_ones_and_what_is_due_is_told():
 
 
 def test_without_a_bound_in_time_everything_is_measured():
-    words = Words(results={("OVERALL", "RunTime(ms)"): 5_600.0})
+    words = YcsbOutput(results={("OVERALL", "RunTime(ms)"): 5_600.0})
     result = of(done(words=words), bounded=False)
     assert result.window_ns == 5_600_000_000
     pairs = result.operations["read_modify_write"].count
@@ -188,7 +188,7 @@ FAILURES = [
 
 
 def test_a_status_line_tells_its_moment_and_the_operations_so_far():
-    tick = present(Words().read_line(STATUS))
+    tick = present(YcsbOutput().read_line(STATUS))
     assert tick.operations == 728
     assert tick.at_ms % 60_000 == 18_351
     assert tick.at_ms // 86_400_000 == 20_778  # days from 1970 to that one
@@ -196,18 +196,18 @@ def test_a_status_line_tells_its_moment_and_the_operations_so_far():
 
 @pytest.mark.parametrize("line", FAILURES)
 def test_the_first_line_that_tells_of_a_failure_is_kept(line):
-    words = Words()
+    words = YcsbOutput()
     words.read_line(HARMLESS[0])
     words.read_line(line)
     words.read_line("java.lang.RuntimeException: another one")
     assert words.failure == line
-    on_stdout = Words()
+    on_stdout = YcsbOutput()
     on_stdout.read_result(line)
     assert on_stdout.failure == line
 
 
 def test_bindings_tell_failures_retries_clocks_and_counters():
-    words = Words()
+    words = YcsbOutput()
     words.read_line('tierbench: counters begin {"tickers": "a COUNT : 1\\u000a"}')
     words.read_line("tierbench: clock begin 1795281137154 38872169491624")
     words.read_line("tierbench: retried update 40001")
@@ -223,7 +223,7 @@ def test_bindings_tell_failures_retries_clocks_and_counters():
 
 
 def test_results_are_counts_by_group_and_name():
-    words = Words()
+    words = YcsbOutput()
     for line in (
         "[OVERALL], RunTime(ms), 6299",
         "[OVERALL], Throughput(ops/sec), 1535.48",

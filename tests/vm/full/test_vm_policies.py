@@ -15,7 +15,7 @@ from vm_image import GUEST_VENV
 
 from harness.engine import MemoryPolicy
 from harness.execution.engine_state import memory_check
-from harness.tiers.linux.numa import Residency
+from harness.tiers.linux.numa import NodeResidency
 
 pytestmark = pytest.mark.vm
 
@@ -90,9 +90,9 @@ def checks(vm):
     }
 
 
-def residency(answer: dict[str, Any]) -> Residency:
+def residency(answer: dict[str, Any]) -> NodeResidency:
     shares = ({int(n): size for n, size in answer[k].items()} for k in ("anonymous", "shared"))
-    return Residency(*shares)
+    return NodeResidency(*shares)
 
 
 @pytest.mark.parametrize("name", POLICIES)

@@ -11,7 +11,7 @@ from harness.errors import RunFailed
 from harness.progress import SilentProgress
 from harness.store.artifacts import SeriesPoint
 from harness.store.spec import Json
-from harness.workloads.tpcc.durability import Journal, check_durability
+from harness.workloads.tpcc.durability import CommitJournal, check_durability
 from harness.workloads.tpcc.params import TpccParams, shares
 from harness.workloads.tpcc.population import row_counts
 from harness.workloads.tpcc.workload import NOUNS, own_warnings
@@ -258,7 +258,7 @@ def statuses(tmp_path, orders, history, lines=LINES):
     file = tmp_path / "journal"
     file.write_text(lines)
     engine = type("Engine", (), {"connect": lambda self: Connection(orders, history)})()
-    checks = check_durability(Journal.read([file]), engine, SilentProgress())
+    checks = check_durability(CommitJournal.read([file]), engine, SilentProgress())
     return {check.labels["transaction"]: (check.status, check.detail) for check in checks}
 
 

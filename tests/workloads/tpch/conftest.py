@@ -34,7 +34,7 @@ def tpch_root():
 @pytest.fixture(scope="session")
 def sources(tpch_root, quiet):
     """Source data by format."""
-    made: dict[str, data.Source] = {}
+    made: dict[str, data.GeneratedFiles] = {}
     formats: tuple[LoadFormat, ...] = ("csv", "tbl", "parquet")
     for load_format in formats:
         folder = tpch_root / load_format / "content"

@@ -34,7 +34,7 @@ from harness.workloads.tpch.qgen import QUERIES, parameters
 from harness.workloads.tpch.reference import NoReference, References, read_kept, shipped
 from harness.workloads.tpch.refresh_data import orders_per_set
 from harness.workloads.tpch.source_database import SourceDatabase, open_views, rows_of
-from harness.workloads.tpch.statements import Statement, query_sql
+from harness.workloads.tpch.statements import TpchStatement, query_sql
 
 SCALE = 0.01
 
@@ -199,7 +199,7 @@ def test_a_check_that_breaks_is_unknown_and_never_passed(answers, monkeypatch, q
         raise ZeroDivisionError("in the checker")
 
     monkeypatch.setattr("harness.workloads.tpch.answer_checks.compare", broken)
-    answered = Answered(Statement(6, parameters(6, None, SCALE), ""), answers[6])
+    answered = Answered(TpchStatement(6, parameters(6, None, SCALE), ""), answers[6])
     (check,) = check_answers(SCALE, "postgres", None, [answered], quiet)
     assert (check.status, "ZeroDivisionError" in check.detail) == ("unknown", True)
 
@@ -305,7 +305,7 @@ def checked(sources, refresh, tmp_path, monkeypatch, quiet):
     assert len({str(CanonicalAnswer.of(SHAPES[1], rows)) for rows in answers}) == 3
 
     def check(state, *, states, between=False, engine="postgres"):
-        answered = Answered(Statement(1, values, "", 2), answers[state], states, between)
+        answered = Answered(TpchStatement(1, values, "", 2), answers[state], states, between)
         (check,) = check_answers(SCALE, engine, source, [answered], quiet, refresh)
         return check
 
@@ -367,9 +367,9 @@ import sys
 from pathlib import Path
 from harness.workloads.tpch.qgen import parameters
 from harness.workloads.tpch.reference import References
-from harness.workloads.tpch.statements import Statement
+from harness.workloads.tpch.statements import TpchStatement
 with References({SCALE}, "postgres", Path(sys.argv[1])) as references:
-    print(references.of(Statement(6, parameters(6, 5, {SCALE}), "")).origin, flush=True)
+    print(references.of(TpchStatement(6, parameters(6, 5, {SCALE}), "")).origin, flush=True)
     sys.stdin.read()
 """
 
@@ -395,7 +395,7 @@ def test_computed_ones_are_kept_and_their_spill_is_removed(sources, tmp_path, mo
     answers = tmp_path / "data" / "answers"
     monkeypatch.setenv("HARNESS_DATA", str(tmp_path / "data"))
     monkeypatch.delenv("HARNESS_STATE", raising=False)
-    statement = Statement(6, parameters(6, 5, SCALE), "")
+    statement = TpchStatement(6, parameters(6, 5, SCALE), "")
     with References(SCALE, "postgres", source) as references:
         computed = references.of(statement)
         assert list(answers.glob("tb-*"))
@@ -417,7 +417,7 @@ def test_a_damaged_file_of_what_was_computed_is_left_out_by_name(tmp_path, capsy
 
 def test_nothing_is_computed_from_files_that_have_changed(tmp_path, monkeypatch, quiet):
     monkeypatch.setenv("HARNESS_DATA", str(tmp_path / "data"))
-    statement = Statement(6, parameters(6, 5, 0.001), "")
+    statement = TpchStatement(6, parameters(6, 5, 0.001), "")
     with Supervisor(tmp_path / "state") as supervisor:
         store = DatasetStore(tmp_path / "source", supervisor.journal)
         with store.building("tpch", quiet) as building:

@@ -23,7 +23,12 @@ from harness.workloads.resume import ResumeCursor
 from harness.workloads.tpch import run_metrics
 from harness.workloads.tpch.params import TpchParams
 from harness.workloads.tpch.refresh import Applied, seen
-from harness.workloads.tpch.statements import Statement, query_order, query_sql, stream_statements
+from harness.workloads.tpch.statements import (
+    TpchStatement,
+    query_order,
+    query_sql,
+    stream_statements,
+)
 from harness.workloads.tpch.throughput import ThroughputTest, run_throughput
 
 PARAMS = TpchParams.from_mapping(
@@ -272,7 +277,7 @@ APPLIED = [Applied("RF1", 1, 5, 20, ((10, 20),)), Applied("RF2", 1, 20, 40, ((30
 
 
 def between(submitted_ns, ended_ns):
-    statement = Statement(6, {}, "select", 1)
+    statement = TpchStatement(6, {}, "select", 1)
     return Execution(statement, 1, submitted_ns=submitted_ns, ended_ns=ended_ns)
 
 
@@ -317,7 +322,7 @@ S = 1_000_000_000
 
 
 def execution(query, duration_ns, stream=None, submitted_ns=0):
-    statement = Statement(query, {}, "select", stream)
+    statement = TpchStatement(query, {}, "select", stream)
     ended_ns = submitted_ns + (duration_ns or 5 * S)
     return Execution(statement, duration_ns, submitted_ns=submitted_ns, ended_ns=ended_ns)
 

@@ -25,7 +25,7 @@ from harness.workloads.ycsb.workload import (
     DRIVERS,
     NOUNS,
     WORKLOAD,
-    Loadgen,
+    YcsbLoadgen,
     check_found,
     check_records,
 )
@@ -52,7 +52,7 @@ def loaded(request, running):
 def verified(session: Session, inserted: int = 0, **params):
     """The check of records, as another run of these parameters would find it."""
     driven = DriverResult("loadgen", "1", 1, inserted_count=inserted)
-    (check,) = Loadgen(replace(PARAMS, **params)).verify(session, driven)
+    (check,) = YcsbLoadgen(replace(PARAMS, **params)).verify(session, driven)
     assert check.name == "records"
     return check
 
@@ -123,7 +123,7 @@ def spoil(session: Session, *statements: str) -> None:
 
 
 def test_a_run_whose_record_was_spoiled_fails(running, monkeypatch):
-    class Spoiling(Loadgen):
+    class Spoiling(YcsbLoadgen):
         """Our client, and somebody else beside it."""
 
         def drive(self, session, drives):
