@@ -149,6 +149,7 @@ void advise_stream(int descriptor, bool random);
 
 // model.c
 static inline uint64_t later(uint64_t one, uint64_t other) { return one > other ? one : other; }
+static inline uint64_t least(uint64_t one, uint64_t other) { return one < other ? one : other; }
 // When the device is done with a read of so many bytes that it gets at `start`.
 uint64_t device_read(struct thread *thread, unsigned device, uint64_t bytes, uint64_t start);
 // Begins to write dirty pages of the range (0 bytes: to its end), as sync_file_range() does. Returns

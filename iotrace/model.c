@@ -1,10 +1,11 @@
 // When a call would have ended on a device that is not there.
 //
 // The device serves `servers` requests at once, each in a time that is drawn from the quantiles of
-// its operation and size, and moves no more bytes a second than its bandwidth; after a pause, a
-// burst of bytes passes at once, as through a token bucket. Its queue is kept in
-// virtual time: a request takes the server that is free first, from then on. Nothing is locked: a
-// server is taken by one compare-and-exchange.
+// its operation and size, and moves no more bytes a second than its bandwidth, nor more requests of
+// a size than it can; after a pause, a burst passes at once, as through a token bucket. Reads and
+// writes share all that, or have each their own. The queue is kept in virtual time: a request takes
+// the server that is free first, from then on. Nothing is locked: a server is taken by one
+// compare-and-exchange.
 #include "iotrace.h"
 
 #define PROBABILITY_ONE 4294967296ULL
@@ -83,7 +84,7 @@ static uint64_t longer_at_depth(const struct device *device, const struct state 
   }
   uint64_t servers = device->servers < MODEL_SERVERS ? device->servers : MODEL_SERVERS, depth = 1;
   for (size_t i = 0; i < servers; i++) {
-    depth += __atomic_load_n(&state->free_at[i], __ATOMIC_RELAXED) > start;
+    depth += __atomic_load_n(&state->free_at[0][i], __ATOMIC_RELAXED) > start;
   }
   depth = depth < MODEL_SERVERS ? depth : MODEL_SERVERS;
   unsigned below = 63 - (unsigned)__builtin_clzll(depth);
@@ -97,55 +98,80 @@ static uint64_t longer_at_depth(const struct device *device, const struct state 
 }
 
 static uint64_t serve(const struct device *device, struct state *state, uint64_t start,
-                      uint64_t service_ns) {
+                      uint64_t service_ns, bool writes) {
+  uint64_t *free_at = state->free_at[writes && device->separate];
   uint64_t servers = device->servers < MODEL_SERVERS ? device->servers : MODEL_SERVERS;
   for (;;) {
     size_t best = 0;
     uint64_t earliest = UINT64_MAX, end;
     for (size_t i = 0; i < servers && earliest > start; i++) {
-      uint64_t free_at = __atomic_load_n(&state->free_at[i], __ATOMIC_RELAXED);
-      if (free_at < earliest) {
+      uint64_t seen = __atomic_load_n(&free_at[i], __ATOMIC_RELAXED);
+      if (seen < earliest) {
         best = i;
-        earliest = free_at;
+        earliest = seen;
       }
     }
-    if (take(&state->free_at[best], earliest, start, service_ns, &end)) {
+    if (take(&free_at[best], earliest, start, service_ns, &end)) {
       return end;
     }
   }
 }
 
-// For how long a request takes the device from all others. Many small ones move less than a large one.
-static uint64_t occupied(const struct device *device, uint64_t bytes, bool writes) {
-  const struct service *service = &device->service[writes ? WRITE : READ];
-  double each = (double)device->ps_per_byte[writes] / 1000.0;
-  size_t last = service->points < MODEL_POINTS ? service->points : MODEL_POINTS, upper = 0;
-  if (last == 0 || service->occupied_ns[--last] == 0) {
-    return (uint64_t)((double)bytes * each);
+static bool states_rates(const struct service *service) {
+  return service->points != 0 && service->points <= MODEL_POINTS &&
+         service->occupied_ns[service->points - 1] != 0;
+}
+
+// For how long a request takes the device from all others. Many small ones move less than a large
+// one; one that is larger than all sizes takes as long as the largest, or what its bytes take.
+static uint64_t occupied(const struct device *device, unsigned operation, uint64_t bytes) {
+  const struct service *service = &device->service[operation];
+  double each = (double)device->ps_per_byte[operation != READ] / 1000.0;
+  uint64_t moved_ns = (uint64_t)((double)bytes * each);
+  if (operation != READ && !states_rates(service)) {
+    service = &device->service[WRITE];
   }
+  if (!states_rates(service)) {
+    return moved_ns;
+  }
+  size_t last = service->points - 1, upper = 0;
   while (upper < last && service->bytes[upper] < bytes) {
     upper++;
   }
-  double size = (double)service->bytes[upper], ns = (double)service->occupied_ns[upper];
-  if (bytes >= service->bytes[upper]) {
-    return (uint64_t)(ns + ((double)bytes - size) * each);
+  uint64_t size = service->bytes[upper], ns = service->occupied_ns[upper];
+  if (bytes >= size) {
+    return later(ns, moved_ns);
   }
-  double low = upper == 0 ? 0 : (double)service->bytes[upper - 1];
+  uint64_t low = upper == 0 ? 0 : service->bytes[upper - 1];
   double low_ns = upper == 0 ? 0 : (double)service->occupied_ns[upper - 1];
-  return (uint64_t)(low_ns + (ns - low_ns) * ((double)bytes - low) / (size - low));
+  double share = (double)(bytes - low) / (double)(size - low);
+  return (uint64_t)(low_ns + ((double)ns - low_ns) * share);
 }
 
+// What the burst of a direction takes of its limit.
+static uint64_t burst_ns(const struct device *device, bool writes) {
+  return (uint64_t)((double)device->burst_bytes[writes] * (double)device->ps_per_byte[writes] /
+                    1000.0);
+}
+
+// While both directions are under way on a device that they share, each has half of it: what a
+// request and the other direction's are under way together takes twice as long.
 static uint64_t transfer(const struct device *device, struct state *state, uint64_t start,
                          uint64_t ns, bool writes) {
-  uint64_t each = device->ps_per_byte[writes], end;
+  uint64_t *busy_until = &state->transferred_at[writes], end, seen;
   if (ns == 0) {
     return start;
   }
-  uint64_t burst_ns = (uint64_t)((double)device->burst_bytes[writes] * (double)each / 1000.0);
-  start -= burst_ns < start ? burst_ns : start;
-  uint64_t *busy_until = &state->transferred_at[writes];
-  while (!take(busy_until, __atomic_load_n(busy_until, __ATOMIC_RELAXED), start, ns, &end)) {
-  }
+  uint64_t burst = burst_ns(device, writes);
+  start -= least(burst, start);
+  uint64_t together;
+  do {
+    seen = __atomic_load_n(busy_until, __ATOMIC_RELAXED);
+    uint64_t begin = later(start, seen) + burst;
+    uint64_t others = __atomic_load_n(&state->transferred_at[!writes], __ATOMIC_RELAXED) +
+                      burst_ns(device, !writes);
+    together = device->separate ? 0 : least(ns, later(others, begin) - begin);
+  } while (!take(busy_until, seen, start, ns + together, &end));
   return end;
 }
 
@@ -157,9 +183,8 @@ static void program(const struct device *device, struct state *state, uint64_t w
   if ((before + bytes) / each == before / each) {
     return;
   }
-  double burst_ns = (double)device->burst_bytes[1] * (double)device->ps_per_byte[1] / 1000.0;
   uint64_t drained =
-      __atomic_load_n(&state->transferred_at[1], __ATOMIC_RELAXED) + (uint64_t)burst_ns;
+      __atomic_load_n(&state->transferred_at[1], __ATOMIC_RELAXED) + burst_ns(device, true);
   uint64_t end = later(drained, written + device->program_ns);
   uint64_t seen = __atomic_load_n(&state->programmed_at, __ATOMIC_RELAXED);
   while (seen < end && !__atomic_compare_exchange_n(&state->programmed_at, &seen, end, false,
@@ -169,7 +194,7 @@ static void program(const struct device *device, struct state *state, uint64_t w
 
 static uint64_t turn(const struct device *device, struct state *state, uint64_t start,
                      uint64_t service_ns, uint64_t transfer_ns, uint64_t bytes, bool writes) {
-  uint64_t served = serve(device, state, start, service_ns);
+  uint64_t served = serve(device, state, start, service_ns, writes);
   uint64_t end = later(served, transfer(device, state, start, transfer_ns, writes));
   if (writes && device->program_bytes != 0) {
     program(device, state, end, bytes);
@@ -188,7 +213,7 @@ static uint64_t request(struct thread *thread, unsigned number, unsigned operati
   uint64_t service_ns = draw(thread, &device->service[operation], bytes,
                              bursts ? 0 : device->ps_per_byte[writes]);
   service_ns += operation == READ ? longer_at_depth(device, state, start) : 0;
-  uint64_t transfer_ns = occupied(device, bytes, writes);
+  uint64_t transfer_ns = occupied(device, operation, bytes);
   uint64_t turns = (bytes + TURN_BYTES - 1) / TURN_BYTES;
   if (turns > later(service_ns, transfer_ns) / SHORTEST_TURN_NS) {
     turns = later(service_ns, transfer_ns) / SHORTEST_TURN_NS;

@@ -15,7 +15,7 @@
 #include <stdint.h>
 
 #define PAGE_MAGIC 0x31435254424f4954ULL // "TIOBTRC1"
-#define PAGE_VERSION 15
+#define PAGE_VERSION 16
 #define PAGE_SLOTS 1024
 #define PAGE_NAME 16
 
@@ -84,6 +84,7 @@ enum page_cache { UNBUFFERED, BUFFERED, BUFFERED_AS_AN_ENGINE_SAW };
 
 struct device {
   uint64_t servers;            // requests served at once, 1 to MODEL_SERVERS
+  uint64_t separate;           // reads and writes have each their own servers and limit
   uint64_t ps_per_byte[2];     // of the whole device: reads, writes; 0: no limit
   uint64_t burst_bytes[2];     // that pass at once after a pause, before that limit holds
   uint64_t page_cache;         // enum page_cache
@@ -110,9 +111,10 @@ struct device {
   struct service service[SERVICES];
 };
 
-// Virtual time: until when each server, and each direction's bandwidth, is taken.
+// Virtual time: until when each server is taken, of separate directions those of writes second, and
+// the bandwidth of each direction.
 struct state {
-  uint64_t free_at[MODEL_SERVERS];
+  uint64_t free_at[2][MODEL_SERVERS];
   uint64_t transferred_at[2];
   uint64_t resident; // pages
   uint64_t dirty;
@@ -132,7 +134,7 @@ struct models {
   uint64_t chunks_lost; // pages that found no chunk: they are never resident
 };
 _Static_assert(sizeof(struct service) == 2248, "the writer knows this layout");
-_Static_assert(sizeof(struct device) == 30 * 8 + 4 * 2248, "the writer knows this layout");
+_Static_assert(sizeof(struct device) == 31 * 8 + 4 * 2248, "the writer knows this layout");
 _Static_assert(sizeof(struct models) <= MODEL_BYTES, "models fit");
 
 // 512 pages of 4 KiB of one file, which is known by a hash of its device and inode.

@@ -33,8 +33,6 @@ static struct stream {
   struct window windows[WINDOWS]; // the newest last
 } streams[STREAMS];
 
-static uint64_t least(uint64_t one, uint64_t other) { return one < other ? one : other; }
-
 static uint64_t end_of(const struct pages *pages) {
   return (pages->offset + pages->bytes + CACHE_PAGE - 1) / CACHE_PAGE;
 }

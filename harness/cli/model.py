@@ -73,7 +73,7 @@ def list_models(results: ResultsOption = None, json_: JsonOption = False) -> Non
 def _entry(model: DeviceModel, scores: Sequence[Score] = ()) -> dict[str, Any]:
     return {
         **attributes(model, "name", "description", "basis", "source", "page_cache"),
-        **attributes(model, "parallel", "bandwidth"),
+        **attributes(model, "parallel", "directions", "bandwidth"),
         "missing": model.gaps(),
         "scores": [_score_json(score) for score in scores if score.digest == model.digest],
     }
@@ -123,6 +123,7 @@ def _print_model(model: DeviceModel) -> None:
     say(f"{model.basis}; {model.source}" if model.source else model.basis)
     files = "buffered in the page cache" if model.page_cache else "no page cache (DAX)"
     limits = [f"{way} {rate / 1e6:,.0f} MB/s" for way, rate in model.bandwidth.items()]
+    limits.append(f"{model.directions} by reads and writes")
     if buffer := model.write_buffer:
         program = f"{format_bytes(buffer.program_bytes)} in {format_ns(buffer.program_ns)}"
         limits.append(

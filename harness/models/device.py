@@ -19,7 +19,7 @@ from harness import paths
 from harness.errors import UsageError, unknown
 from harness.experiment.placement import DIRECTORY_PARTS, Part
 from harness.later import np
-from harness.models.device_document import DeviceDocument, MeasuredTier
+from harness.models.device_document import DeviceDocument, Directions, MeasuredTier
 from harness.models.durations import PROBABILITIES, Durations, constant, of_quantiles
 from harness.models.page_cache import PageCache
 from harness.store.documents import attributes
@@ -45,7 +45,7 @@ _SUFFIX = ".yml"
 #: Keys of a file whose values a model has as they are.
 AS_STATED = (
     *("name", "description", "basis", "source", "made_of", "page_cache", "parallel"),
-    "in_engine",
+    *("directions", "in_engine"),
 )
 #: What each part of an engine does to its files.
 _NEEDS: Mapping[str, tuple[str, ...]] = {
@@ -112,6 +112,8 @@ class DeviceModel:
     processor time is stated is not passed on to the base tier, whose own work would be added.
     ``after_work``: by operation. ``depth_longer_ns``: by how much a read takes longer where 2, 4,
     8 and so on requests are under way, itself included; linear between them.
+    ``directions``: whether reads and writes (syncs among them) share the servers and what the
+    device moves, or have each their own.
     ``basis``: ``measured`` (on a tier), ``published``, ``target`` (a vendor's promise),
     or ``constant``. ``made_of``: None of published figures. ``in_engine``: the durations are those
     of an engine's calls on this host, which contain the copying from the page cache and the waiting
@@ -132,6 +134,7 @@ class DeviceModel:
     processor_ns: Mapping[str, int] = field(default_factory=dict)
     after_work: Mapping[str, AfterWork] = field(default_factory=dict)
     depth_longer_ns: tuple[int, ...] = ()
+    directions: Directions = "shared"
     in_engine: bool = False
     source: str = ""
     made_of: MeasuredTier | None = None
@@ -150,7 +153,7 @@ class DeviceModel:
         return content_hash(
             {
                 **attributes(self, "page_cache", "parallel", "bandwidth", "fill_ns"),
-                "in_engine": self.in_engine,
+                **attributes(self, "directions", "in_engine"),
                 "burst": dict(self.burst_bytes),
                 "processor": dict(self.processor_ns),
                 "after_work": {
@@ -181,7 +184,7 @@ class DeviceModel:
             return None
         sizes = [point.size_bytes for point in points]
         mean = float(np.interp(size_bytes, sizes, [point.durations.mean for point in points]))
-        rate = self.bandwidth.get("read" if operation == "read" else "write")
+        rate = self.bandwidth.get(direction(operation))
         beyond = max(0, size_bytes - sizes[-1])
         return mean + beyond / rate * 1e9 if rate else mean
 
@@ -197,12 +200,17 @@ class DeviceModel:
         if self.instant:
             return ""
         points = self.points.get(operation, ())
-        direction = "read" if operation == "read" else "write"
         if not points:
             return f"{operation}s"
-        if self.basis != "constant" and len(points) == 1 and direction not in self.bandwidth:
+        stated = direction(operation) in self.bandwidth
+        if self.basis != "constant" and len(points) == 1 and not stated:
             return f"{operation}s of other sizes than {format_bytes(points[0].size_bytes)}"
         return ""
+
+
+def direction(operation: str) -> str:
+    """Return the direction in which an operation moves bytes."""
+    return "read" if operation == "read" else "write"
 
 
 def model_folders() -> tuple[Path, ...]:
@@ -379,8 +387,9 @@ def _device(model: DeviceModel, cache: PageCache) -> bytes:
     beyond = deepest * (MOST_DEPTHS - max(1, len(model.depth_longer_ns)))
     pages = _UNLIMITED_PAGES if cache.size_bytes is None else cache.size_bytes // _PAGE_BYTES
     return struct.pack(
-        "<30Q",
+        "<31Q",
         min(model.parallel, MOST_PARALLEL),
+        int(model.directions == "separate"),
         _ps_per_byte(model, "read"),
         _ps_per_byte(model, "write"),
         model.burst_bytes.get("read", 0),
@@ -401,7 +410,7 @@ def _device(model: DeviceModel, cache: PageCache) -> bytes:
         *(model.depth_longer_ns or (0,)),
         *beyond,
     ) + b"".join(
-        _service(model.points.get(operation, ()), model.bandwidth.get(operation, 0))
+        _service(model.points.get(operation, ()), model.bandwidth.get(direction(operation), 0))
         for operation in SERVICES
     )
 
@@ -425,8 +434,8 @@ def _service(points: tuple[SizePoint, ...], bandwidth: int) -> bytes:
 def _occupied_ns(points: Sequence[SizePoint], bandwidth: int) -> list[int]:
     """Return for how long a request of each size takes the device from all others.
 
-    Linear between the sizes whose rate is stated, and by the bandwidth beyond the largest of them;
-    zeros where none is stated: all sizes move the bandwidth.
+    Linear between the sizes whose rate is stated, and what the bandwidth allows, if that is longer,
+    beyond the largest of them; zeros where none is stated: all sizes move the bandwidth.
     """
     occupied_s = {point.size_bytes: point.size_bytes / point.rate for point in points if point.rate}
     if not occupied_s:
@@ -435,7 +444,7 @@ def _occupied_ns(points: Sequence[SizePoint], bandwidth: int) -> list[int]:
     largest = max(occupied_s)
     for size_bytes in sizes:
         if bandwidth and size_bytes > largest:
-            occupied_s[size_bytes] = occupied_s[largest] + (size_bytes - largest) / bandwidth
+            occupied_s[size_bytes] = max(occupied_s[largest], size_bytes / bandwidth)
     occupied_s = {0: 0.0, **occupied_s}
     seconds = np.interp(sizes, list(occupied_s), list(occupied_s.values()))
     return [round(s * 1e9) for s in seconds]

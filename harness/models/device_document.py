@@ -16,6 +16,7 @@ _Rate = Annotated[
 ]
 _Operation = Literal["read", "write", "sync"]
 _Direction = Literal["read", "write"]
+Directions = Literal["shared", "separate"]
 _Text = Annotated[str, Meta(min_length=1)]
 #: Three or more quantiles (p50, p99, p99.999), a mean, or both, and where they are from; ``means``
 #: are between each two quantiles, as `harness model make` writes them; ``rate`` is that of all
@@ -122,6 +123,13 @@ class DeviceDocument(
             "under way, itself included",
         ),
     ] = ()
+    directions: Annotated[
+        Directions,
+        Meta(
+            description="whether reads and writes share what the device moves, or have each a "
+            "limit of their own, as with a throttle"
+        ),
+    ] = written("shared")
     made_of: MeasuredTier | None = None
     bandwidth: Annotated[
         Mapping[_Direction, _Rate],

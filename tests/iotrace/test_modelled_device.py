@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 from modelled_tier import MIB, OPEN_TABLE, STORED, buffered, constant, use
-from traced_calls import DATA_READ, DATA_SYNC, DATA_WRITE, WAL_SYNC, counted
+from traced_calls import DATA_READ, DATA_SYNC, DATA_WRITE, WAL_SYNC, WAL_WRITE, counted
 
 from harness.drivers.client_program import histogram
 from harness.models import durations
@@ -175,10 +175,10 @@ def test_bandwidth_limits_what_all_requests_move(trace, run):
 
 
 @pytest.mark.parametrize(
-    ("size", "due_ms"), [(64 << 10, 2), (128 << 10, 4), (192 << 10, 4.64), (256 << 10, 5.28)]
+    ("size", "due_ms"), [(64 << 10, 2), (128 << 10, 4), (192 << 10, 4), (512 << 10, 5.12)]
 )
 def test_the_rate_of_a_size_limits_what_its_requests_move(trace, run, size, due_ms):
-    """128 KiB take 4 ms of the device, and each 64 KiB beyond them 0.64 ms."""
+    """250 requests of 128 KiB a second: a larger one takes as long, or longer by the bandwidth."""
     sizes = {128 << 10: 32_768_000, 256 << 10: 0}
     points = {
         "read": tuple(SizePoint(n, durations.constant(1000), rate=r) for n, r in sizes.items())
@@ -187,6 +187,47 @@ def test_the_rate_of_a_size_limits_what_its_requests_move(trace, run, size, due_
     run(STORED + f"for _ in range(4): os.pread(fd, {size}, 0)")
     due = trace.page.read().histogram(DATA_READ, "due")
     assert due.percentile(25) == pytest.approx(due_ms * 1e6, rel=0.02)
+
+
+def test_a_sync_takes_the_device_for_as_long_as_its_own_rate_states(trace, run):
+    """10 ms, in place of the 5 ms of a write."""
+    rates = {"write": 819_200, "sync": 409_600}
+    points = {
+        name: (SizePoint(4096, durations.constant(1000), rate=r),) for name, r in rates.items()
+    }
+    use(trace, DeviceModel("disk", "", "published", False, 64, points))
+    run(OPEN_TABLE + "for _ in range(4): os.pwrite(fd, bytes(4096), 0)")
+    run("fd = os.open('wal/log', os.O_RDWR | os.O_CREAT | os.O_DSYNC)\n"
+        "for _ in range(4): os.pwrite(fd, bytes(4096), 0)")  # fmt: skip
+    reading = trace.page.read()
+    for cell, due_ns in ((DATA_WRITE, 5e6), (WAL_WRITE, 10e6)):
+        due = reading.histogram(cell, "due")
+        assert due.percentile(50) == pytest.approx(due_ns, rel=0.02)
+
+
+@pytest.mark.parametrize("directions", ["shared", "separate"])
+@pytest.mark.parametrize("limit", ["servers", "rate"])
+def test_reads_and_writes_share_the_device_or_have_each_their_own(trace, run, limit, directions):
+    """A read in the background takes 400 ms, and a sync 5 ms, or twice as long next to it."""
+    read_ns, rate = (400_000_000, 0) if limit == "servers" else (1000, 10_240)
+    points = {
+        "read": (SizePoint(4096, durations.constant(read_ns), rate=rate),),
+        "write": (SizePoint(4096, durations.constant(1000), rate=819_200),),
+        "sync": (SizePoint(4096, durations.constant(1000)),),
+    }
+    parallel = 1 if limit == "servers" else 64
+    model = DeviceModel("disk", "", "published", True, parallel, points, directions=directions)
+    use(trace, model)
+    run(
+        STORED
+        + "log = os.open('wal/log', os.O_RDWR | os.O_CREAT); os.pwrite(log, bytes(4096), 0)\n"
+        "os.posix_fadvise(fd, 0, 4096, os.POSIX_FADV_WILLNEED); os.fsync(log)"
+    )
+    due_ns = trace.page.read().histogram(WAL_SYNC, "due").max
+    if directions == "shared" and limit == "servers":
+        assert 20e6 < due_ns <= 408e6  # less what the program took in between
+    else:
+        assert due_ns == pytest.approx(10e6 if directions == "shared" else 5e6, rel=0.02)
 
 
 def test_a_small_sync_does_not_wait_for_the_whole_of_a_large_one(trace, run):

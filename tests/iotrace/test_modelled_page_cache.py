@@ -64,6 +64,27 @@ def test_a_reader_fills_the_page_cache_itself(trace, run, program, folios):
         assert due.mean * due.total == pytest.approx(folios * 2_000_000, rel=0.05)
 
 
+def test_a_scan_of_a_device_that_counts_requests_takes_as_many(trace, run):
+    """100 requests a second, of up to 2560 KiB: four windows of that size.
+
+    The first one is of single pages, of which a request has 128, the second of folios of 16 KiB.
+    """
+    requests = 5 + 2 + 1 + 1
+    points = {
+        "read": tuple(SizePoint(n, durations.constant(1000), rate=100 * n) for n in (4096, MIB))
+    }
+    moved = {"read": 100 * (2560 << 10)}
+    model = DeviceModel("few", "", "published", True, 64, points, moved)
+    use(trace, replace(model, readahead_bytes=2560 << 10))
+    elapsed = run(
+        OPEN_TABLE + "import time\nos.truncate(fd, 10 << 20)\nstart = time.monotonic_ns()\n"
+        "for at in range(10): os.pread(fd, 1 << 20, at << 20)\nprint(time.monotonic_ns() - start)"
+    )
+    assert int(elapsed) >= requests * 10_000_000
+    due = trace.page.read().histogram(DATA_READ, "due")
+    assert due.mean * due.total <= requests * 10_000_000 * 1.02
+
+
 def test_random_advice_stops_readahead_and_wanted_pages_are_fetched_ahead(trace, run):
     use(trace, buffered(read=10, write=10, sync=10))
     run(

@@ -26,6 +26,7 @@ from harness.models.device import (
     load_model,
 )
 from harness.models.device_document import MeasuredTier
+from harness.models.make import as_yaml
 from harness.models.score import Pair, Score, ScoredMetric, ScoredQuantity, ScoreStore, summary
 from harness.store.result import Metric
 from reports.model_error import score_metrics
@@ -77,6 +78,7 @@ def written(folder: Path, text: str) -> Path:
         ("{mean: 20us}", "{mean: 20}", 11),
         ("basis: measured", "basis: guessed", 5),
         ("1GB/s", "1G/s", 9),
+        ("parallel: 4", "parallel: 4\ndirections: both", 9),
         ("{mean: 20us}", "{mean: 20us, rate: 5MB}", 11),
         ("burst: {read: 20MB}", "burst: {write: 20MB}\nwrite_buffer: " + BUFFER, 14),
         ("\nread:", "\nreads:", 10),
@@ -85,6 +87,14 @@ def written(folder: Path, text: str) -> Path:
 def test_a_wrong_value_is_refused_with_its_line(tmp_path, before, after, line):
     with pytest.raises(UsageError, match=f"disk.yml:{line}"):
         load_model(written(tmp_path, WHOLE.replace(before, after, 1)))
+
+
+def test_directions_are_shared_unless_a_model_states_otherwise(tmp_path):
+    shared = load_model(written(tmp_path, WHOLE))
+    separate = load_model(written(tmp_path, WHOLE + "directions: separate\n"))
+    assert (shared.directions, separate.directions) == ("shared", "separate")
+    assert shared.digest != separate.digest
+    assert load_model(written(tmp_path, as_yaml(separate))).directions == "separate"
 
 
 def test_what_a_model_does_not_state_is_missing_and_not_estimated() -> None:
