@@ -39,13 +39,13 @@ class _Entries:
     """
 
     def __init__(self, package: ModuleType, attribute: str, file: str = "", variable: str = ""):
-        self._package, self._own = package, tuple(package.__path__)
+        self._package, self._folders = package, tuple(package.__path__)
         self._attribute, self._file, self._variable = attribute, file, variable
 
     def extend(self) -> None:
         """Have the package find modules in the variable's folders too, after its own."""
         folders = extension_folders(self._variable) if self._variable else []
-        self._package.__path__[:] = [*self._own, *map(str, folders)]
+        self._package.__path__[:] = [*self._folders, *map(str, folders)]
 
     def places(self, file: str = "", name: str | None = None) -> Iterator[Path]:
         """Folders with the file, or modules, or those of a name: the package's own first; a name

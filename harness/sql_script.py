@@ -62,7 +62,7 @@ class _Reader:
         #: What closes the string or comment that is open.
         self.inside = ""
         self.dropping = False
-        self.kept: list[str] = []
+        self.pieces: list[str] = []
         self._set_end(end)
 
     def _set_end(self, end: str) -> None:
@@ -71,12 +71,12 @@ class _Reader:
         self._next = re.compile(f"{of_style.pattern}({re.escape(end)})", of_style.flags)
 
     def take(self) -> str:
-        text, self.kept = "".join(self.kept).strip(), []
+        text, self.pieces = "".join(self.pieces).strip(), []
         return text
 
     def command(self, line: str) -> bool:
         """Return whether a line between two statements is one for the client, not the server."""
-        if self.inside or "".join(self.kept).strip():
+        if self.inside or "".join(self.pieces).strip():
             return False
         if self.backslash and (match := _DELIMITER.match(line)):
             self._set_end(match[1])
@@ -100,22 +100,22 @@ class _Reader:
                 continue
             match = self._next.search(line, position)
             if match is None:
-                self.kept.append(line[position:])
+                self.pieces.append(line[position:])
                 return
             token = match[0]
-            self.kept.append(line[position : match.start()])
+            self.pieces.append(line[position : match.start()])
             position = match.end()
             if match[1]:
                 if text := self.take():
                     yield text
             elif token in ("--", "#"):
-                self.kept.append("\n")
+                self.pieces.append("\n")
                 return
             elif token == "/*":
                 self.inside, self.dropping = "*/", not _READ_COMMENT.match(line, match.start())
-                self.kept += [] if self.dropping else [token]
+                self.pieces += [] if self.dropping else [token]
             else:
-                self.kept.append("x" * len(token) if self._masks else token)
+                self.pieces.append("x" * len(token) if self._masks else token)
                 self.inside = self._closing(token)
 
     def _closing(self, token: str) -> str:
@@ -135,7 +135,7 @@ class _Reader:
         end = len(line) if match is None else match.end()
         masked = self._masks and self.inside != "*/"
         text = "x" * (end - position) if masked else line[position:end]
-        self.kept.append(" " if self.dropping else text)
+        self.pieces.append(" " if self.dropping else text)
         if match is not None:
             self.inside, self.dropping = "", False
         return end

@@ -95,7 +95,7 @@ def _rate_json(rate: SetRate | None) -> dict[str, Any] | None:
     if rate is None:
         return None
     sides = {
-        name: None if side is None else asdict(side) | {"kept": side.kept}
+        name: None if side is None else asdict(side) | {"kept": side.met}
         for name, side in (("a", rate.a), ("b", rate.b))
     }
     return {"by": rate.by, "not_kept": list(rate.not_kept), **sides}
@@ -293,7 +293,7 @@ def rate_text(group: Group) -> str:
             done, offered = significant(side.done_per_s), significant(side.offered_per_s)
             partly = side.missed and side.missed != side.runs
             missed = f", missed in {side.missed} of {side.runs} repeats" if partly else ""
-            phrase = "kept" if side.kept else "did not keep"
+            phrase = "kept" if side.met else "did not keep"
             text += f"{name} {phrase} the rate ({done} of {offered} per s{missed}). "
     return text
 

@@ -47,7 +47,7 @@ class SideRate:
     runs: int
 
     @property
-    def kept(self) -> bool:
+    def met(self) -> bool:
         """Return whether most of the repeats kept the rate."""
         return 2 * self.missed < self.runs
 
@@ -67,7 +67,7 @@ class SetRate:
     def not_kept(self) -> tuple[str, ...]:
         """The sides (``a``, ``b``) that did not keep it."""
         sides = {"a": self.a, "b": self.b}
-        return tuple(name for name, side in sides.items() if side and not side.kept)
+        return tuple(name for name, side in sides.items() if side and not side.met)
 
 
 @dataclass(frozen=True)
@@ -149,12 +149,12 @@ def _set_rate(a: Sequence[StoredRun], b: Sequence[StoredRun]) -> SetRate | None:
     if load is None:
         return None
     if any(run.spec.params.get(load.rate) for run in (*a, *b)):
-        return SetRate("option", _kept(load, a), _kept(load, b))
+        return SetRate("option", _side_rate(load, a), _side_rate(load, b))
     paced = all(run.spec.params.get("think_time") and _paced(load, run) for run in (*a, *b))
     return SetRate("think time") if paced else None
 
 
-def _kept(load: Load, runs: Sequence[StoredRun]) -> SideRate | None:
+def _side_rate(load: Load, runs: Sequence[StoredRun]) -> SideRate | None:
     """How the runs with a rate kept it; None where none reports what it did."""
     offered, done, missed = [], [], 0
     for run in runs:

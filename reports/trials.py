@@ -37,7 +37,7 @@ class Trial:
     expected: Side = "above"
 
     @property
-    def known(self) -> Ratio | None:
+    def tested(self) -> Ratio | None:
         """Return the ratio, where there is one."""
         return None if isinstance(self.ratio, Missing) else self.ratio
 
@@ -59,11 +59,11 @@ class Trial:
     @property
     def repeats_needed(self) -> int | None:
         """Return the repeats from which it could be shown; None of what is not tested."""
-        decision = self.known.decision if self.known and not self.emulated else None
+        decision = self.tested.decision if self.tested and not self.emulated else None
         return decision.repeats_needed if decision else None
 
     def to_json(self) -> dict[str, Any]:
-        ratio = self.known
+        ratio = self.tested
         return {
             **attributes(self, "what", "outcome", "why"),
             "ratio": ratio.value if ratio else None,
@@ -78,7 +78,7 @@ TrialT = TypeVar("TrialT", bound=Trial)
 
 def decided(trials: Sequence[TrialT]) -> list[TrialT]:
     """Decide trials as one family (Holm–Bonferroni); decided ones stay as they are."""
-    open_ = [t.known for t in trials if t.known and not t.known.decision and not t.emulated]
+    open_ = [t.tested for t in trials if t.tested and not t.tested.decision and not t.emulated]
     made = {id(ratio): new for ratio, new in zip(open_, decide(open_), strict=True)}
     return [replace(t, ratio=made.get(id(t.ratio), t.ratio)) for t in trials]
 

@@ -3,8 +3,8 @@
 
 scripts/check_names.py [PATH…]
 
-Variables are named by what they hold, and a public class of the product has its name to itself.
-Without PATH, all folders are searched.
+Variables, attributes and functions are named by what they hold or do, and a public class of the
+product has its name to itself. Without PATH, all folders are searched.
 """
 
 from __future__ import annotations
@@ -30,17 +30,20 @@ OF_EVERY_ENGINE = {
 
 
 def refused(source: str) -> Iterator[tuple[int, str]]:
-    """(line, name) of each binding of a refused name: variable, parameter, field of a class."""
+    """(line, name) of each binding of a refused name: variable, parameter, attribute, function."""
     for node in ast.walk(ast.parse(source)):
         match node:
             case (
                 ast.Name(id=str(name), ctx=ast.Store(), lineno=line)
+                | ast.Attribute(attr=str(name), ctx=ast.Store(), lineno=line)
+                | ast.FunctionDef(name=str(name), lineno=line)
+                | ast.AsyncFunctionDef(name=str(name), lineno=line)
                 | ast.arg(arg=str(name), lineno=line)
                 | ast.ExceptHandler(name=str(name), lineno=line)
                 | ast.MatchAs(name=str(name), lineno=line)
                 | ast.MatchStar(name=str(name), lineno=line)
                 | ast.MatchMapping(rest=str(name), lineno=line)
-            ) if name in REFUSED:
+            ) if name.lstrip("_") in REFUSED:
                 yield line, name
 
 

@@ -43,11 +43,11 @@ def python_lines(source: str) -> int:
 def c_lines(source: str) -> int:
     """Lines that are not blank once comments are removed."""
 
-    def kept(match: re.Match[str]) -> str:
+    def without_comment(match: re.Match[str]) -> str:
         text = match.group(0)
         return text if text.startswith('"') else "\n" * text.count("\n")
 
-    return sum(bool(line.strip()) for line in _C_COMMENT.sub(kept, source).splitlines())
+    return sum(bool(line.strip()) for line in _C_COMMENT.sub(without_comment, source).splitlines())
 
 
 def git(*arguments: str) -> str:

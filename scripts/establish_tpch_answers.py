@@ -161,7 +161,7 @@ def kept_answers(scale: float, state: int) -> tuple[dict[int, CanonicalAnswer], 
     references = References(scale, "establish", None)
     for query in QUERIES:
         statement = TpchStatement(query, parameters(query, None, scale), "")
-        reference = references.kept(statement, state)
+        reference = references.stored(statement, state)
         if reference is None or "postgres" not in reference.agreed:
             raise SystemExit(f"Q{query}: no power test on PostgreSQL has given a right answer here")
         answers[query] = reference.answer

@@ -22,6 +22,8 @@ def check(*paths: Path) -> subprocess.CompletedProcess[str]:
         "[one for one in ()]",
         "def f(held): pass",
         "class C:\n    kept: int",
+        "self._kept = 1",
+        "def found(): pass",
         "try: pass\nexcept OSError as own: pass",
         "match 1:\n    case found: pass",
     ],

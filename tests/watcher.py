@@ -29,7 +29,7 @@ class Watcher:
         self.uid = spec["uid"]
         self.descriptor = _libc.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC)
         self.paths: dict[int, str] = {}
-        self.own: set[str] = set()
+        self.planted: set[str] = set()
         self.won: list[str] = []
         self.seen = 0
 
@@ -71,14 +71,14 @@ class Watcher:
                     self.happened(path, name, mask)
 
     def happened(self, path: str, name: str, mask: int) -> None:
-        if path in self.own:
+        if path in self.planted:
             inner = os.path.join(path, name) if name else path
-            if inner not in self.own:
+            if inner not in self.planted:
                 self.won.append(f"used: {inner} ({mask:#x})")
             return
         self.seen += 1
         new = os.path.join(path, name)
-        if new not in self.own:
+        if new not in self.planted:
             self.attack(path, name)
 
     def attack(self, folder: str, name: str) -> None:
@@ -107,26 +107,26 @@ class Watcher:
         with contextlib.suppress(OSError):
             if not directory:
                 os.symlink(os.path.join(self.spec["folder"], "new"), path)
-                self.own.add(path)
+                self.planted.add(path)
                 return
             os.mkdir(path, 0o777)
             os.chmod(path, 0o777)
-            self.own.add(path)
+            self.planted.add(path)
             for name in self.spec["names"]:
                 inner = os.path.join(path, name)
                 with open(inner, "xb") as file:
                     os.fchmod(file.fileno(), 0o777)
-                self.own.add(inner)
+                self.planted.add(inner)
             self.watch(path, _CREATE | _MOVED_TO)
             for name in self.spec["names"]:
                 self.watch(os.path.join(path, name), _OPEN | _MODIFY)
 
     def end(self) -> None:
-        for path in self.own:
+        for path in self.planted:
             with contextlib.suppress(OSError):
                 if os.lstat(path).st_uid != self.uid:
                     self.won.append(f"filled: {path}")
-        for path in sorted(self.own, reverse=True):
+        for path in sorted(self.planted, reverse=True):
             with contextlib.suppress(OSError):
                 (os.rmdir if os.path.isdir(path) and not os.path.islink(path) else os.unlink)(path)
 

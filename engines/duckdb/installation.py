@@ -97,7 +97,7 @@ def choose(options: EngineOptions, engines_prefix: Path) -> Installation:
     """
     chosen = first_fitting(
         "DuckDB",
-        _own(),
+        _of_harness(),
         _private(engines_prefix),
         options,
         install="run `harness engines install duckdb`",
@@ -111,7 +111,7 @@ def choose(options: EngineOptions, engines_prefix: Path) -> Installation:
     return chosen
 
 
-def _own() -> Iterator[Installation]:
+def _of_harness() -> Iterator[Installation]:
     if installation := _inspect(None, "PyPI duckdb {}"):
         yield installation
 

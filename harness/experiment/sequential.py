@@ -69,21 +69,21 @@ class Together:
         return max((h / low if low and h else math.inf for low, h in ends), default=0.0)
 
     @property
-    def _known(self) -> list[Group]:
+    def _estimated(self) -> list[Group]:
         return [group for group in self.groups if _estimate(group) is not None]
 
     @property
     def missing(self) -> bool:
         """Return whether a comparison has no result: an arm failed, or no metric stands for all."""
-        return len(self._known) < self.comparisons
+        return len(self._estimated) < self.comparisons
 
     def resolved(self, difference: float) -> bool:
         """Return whether each comparison that has a result resolves this difference (a share)."""
-        return all(resolved(group, difference) for group in self._known)
+        return all(resolved(group, difference) for group in self._estimated)
 
     def settled(self, goal: Goal) -> bool:
         """Return whether more repeats are of no use."""
-        return not self._known or (goal.resolve is not None and self.resolved(goal.resolve))
+        return not self._estimated or (goal.resolve is not None and self.resolved(goal.resolve))
 
 
 def _estimate(group: Group) -> Ratio | None:

@@ -37,11 +37,11 @@ class EnergyMonitor(SampledMonitor):
         self._lock = threading.Lock()
         self._last: dict[str, int] = {}
         self._spent_uj: dict[str, int] = {}
-        self._zones = dict(self._found())
+        self._zones = dict(self._folders())
         #: Where the zones' counters restart; read here, or a restart would count as nothing.
         self._ranges_uj = {zone: self._read(zone, _RANGE) for zone in self._zones}
 
-    def _found(self) -> list[tuple[str, str]]:
+    def _folders(self) -> list[tuple[str, str]]:
         """Return the folders that are counted, each with what it is of."""
         zones = []
         for folder in sorted(self._kernel.names(_ZONES)):

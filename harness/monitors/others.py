@@ -51,7 +51,7 @@ class OthersMonitor(Monitor):
     ) -> None:
         super().__init__(context)
         self._kernel = kernel
-        self._own = os.getpid() if harness_pid is None else harness_pid
+        self._harness_pid = os.getpid() if harness_pid is None else harness_pid
         self._ends: list[_Ticks] = []
         #: At both ends, the ticks of each of the kernel's threads.
         self._threads: list[Mapping[int, int]] = []
@@ -141,7 +141,7 @@ class OthersMonitor(Monitor):
             pid: ticks for pid, ticks in used.items() if self._descends(pid, _KTHREADD, parents)
         }
         of_harness = sum(
-            ticks for pid, ticks in used.items() if self._descends(pid, self._own, parents)
+            ticks for pid, ticks in used.items() if self._descends(pid, self._harness_pid, parents)
         )
         total = user + nice + system + idle + iowait + irq + softirq + steal
         busy = user + nice + system

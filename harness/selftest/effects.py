@@ -62,7 +62,7 @@ class PlantedTrial:
         return low is not None and high is not None and low <= self.truth <= high
 
     @property
-    def found(self) -> bool:
+    def detected(self) -> bool:
         """Return whether B is shown to be slower."""
         return self.row.verdict == "slower"
 
@@ -106,16 +106,16 @@ class Effects:
     def finds(self) -> str:
         """In all of the same trials; of a single one, in that or in one more."""
         done = self._of(EFFECTS[-1])
-        if self.trials == 1 and not any(result.found for result in done):
+        if self.trials == 1 and not any(result.detected for result in done):
             done.append(trial(self.lab, EFFECTS[-1]))
-        detected = sum(result.found for result in done)
+        detected = sum(result.detected for result in done)
         return expect(
             detected >= (1 if self.trials == 1 else len(done)), self._text(detected, done)
         )
 
     def explains(self) -> str:
         """In all of the same trials in which it is found."""
-        done = [result for result in self._of(EFFECTS[-1]) if result.found]
+        done = [result for result in self._of(EFFECTS[-1]) if result.detected]
         named = sum(result.explained for result in done)
         if not done:
             raise NotMetError("the effect is not found")

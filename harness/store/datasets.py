@@ -416,7 +416,7 @@ def digest_files(root: Path, progress: Progress, title: str) -> dict[str, FileRe
     total = regular_bytes(root, None)
     with progress.task(title, total, "B") as task, ThreadPoolExecutor() as pool:
 
-        def one(name: str) -> tuple[str, FileRecord]:
+        def record(name: str) -> tuple[str, FileRecord]:
             path = root / name
             if path.is_symlink():
                 return name, FileRecord(0, link=str(path.readlink()))
@@ -430,6 +430,6 @@ def digest_files(root: Path, progress: Progress, title: str) -> dict[str, FileRe
             return name, FileRecord(size, digest.hexdigest())
 
         try:
-            return dict(pool.map(one, names))
+            return dict(pool.map(record, names))
         except OSError as error:
             raise RunFailed(title, str(error)) from error

@@ -67,7 +67,7 @@ class Daemon:
         self._pid = os.getpid()
         self._children: list[Child] = []
         #: Descriptors of locks of the harness, by device and inode.
-        self._held: dict[tuple[int, int], int] = {}
+        self._locks: dict[tuple[int, int], int] = {}
         # A server killed by another process has no mappings when it is found dead.
         self._seen = Segments()
         signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -147,10 +147,10 @@ class Daemon:
     def _hold(self, descriptor: int) -> dict[str, Any]:
         """Keep it open to the end, in place of an earlier one of the same file."""
         facts = os.fstat(descriptor)
-        earlier = self._held.pop((facts.st_dev, facts.st_ino), None)
+        earlier = self._locks.pop((facts.st_dev, facts.st_ino), None)
         if earlier is not None:
             os.close(earlier)
-        self._held[facts.st_dev, facts.st_ino] = descriptor
+        self._locks[facts.st_dev, facts.st_ino] = descriptor
         return {}
 
     def _spawn(self, request: dict[str, Any], descriptors: list[int]) -> dict[str, Any]:

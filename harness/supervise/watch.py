@@ -63,7 +63,7 @@ class Silence:
 class Watch:
     """Looks at a supervisor and its processes at intervals, and ends what has become silent.
 
-    And all of them where one listens on a port that was not announced. ``found``: the first that
+    And all of them where one listens on a port that was not announced. ``cause``: the first that
     was silent, or listened. ``let_go``: makes the supervisor end everything.
     """
 
@@ -83,7 +83,7 @@ class Watch:
         children: Callable[[], Sequence[Process]],
         let_go: Callable[[], None] = lambda: None,
     ) -> None:
-        self.found: Silence | Listener | None = None
+        self.cause: Silence | Listener | None = None
         self._let_go = let_go
         self._ports = Ports(supervisor.pid)
         #: By the inode of its socket, since when a process listens.
@@ -112,16 +112,16 @@ class Watch:
     @contextlib.contextmanager
     def naming(self) -> Iterator[None]:
         """A failure in here that follows from a process that was ended is that process's."""
-        if not (isinstance(self.found, Silence) and self.found.limit == "supervisor"):
-            self.found = None  # unlike a supervisor, it is not gone for good
+        if not (isinstance(self.cause, Silence) and self.cause.limit == "supervisor"):
+            self.cause = None  # unlike a supervisor, it is not gone for good
         failure: RunFailed | None = None
         try:
             yield
         except (Exception, KeyboardInterrupt) as error:
-            given_up = isinstance(self.found, Silence) and not self.found.died
-            if self.found is None or (isinstance(error, KeyboardInterrupt) and not given_up):
+            given_up = isinstance(self.cause, Silence) and not self.cause.died
+            if self.cause is None or (isinstance(error, KeyboardInterrupt) and not given_up):
                 raise
-            failure = self.found.failure()
+            failure = self.cause.failure()
             if not given_up:
                 raise failure from error
         if failure is not None:  # not in the wake of the interruption, which is our own
@@ -163,7 +163,7 @@ class Watch:
         }
         for listener in listeners:
             if now - self._listening_since[listener.inode] >= self._SETTLE_S:
-                self.found = self.found or listener
+                self.cause = self.cause or listener
                 for child in children:
                     with contextlib.suppress(RunFailed):
                         child.kill()
@@ -208,7 +208,7 @@ class Watch:
         self._killed.add(stat.id)
         name = "supervisor" if limit == "supervisor" else process_name(stat.id.pid)
         silence = Silence(current_phase(), stat.id, name, limit, limit_s(limit))
-        self.found = self.found or silence
+        self.cause = self.cause or silence
         return silence
 
     def _end(self, child: Process, stat: ProcessStat, limit: Limited) -> None:
@@ -221,12 +221,12 @@ class Watch:
 
     def _give_up(self, silence: Silence) -> None:
         """End the harness: what waits for an unkillable process cannot be ended otherwise."""
-        self.found = replace(silence, died=False)
+        self.cause = replace(silence, died=False)
         main = threading.main_thread().ident
         if main is not None:
             signal.pthread_kill(main, signal.SIGINT)
         if not self._over.wait(self._GIVE_UP_S):
-            failure = self.found.failure()
+            failure = self.cause.failure()
             print(f"harness: {failure.problem}: {failure.context}", file=sys.stderr, flush=True)
             self._let_go()  # a thread that does not die keeps our end of the supervisor's lifeline
             os._exit(1)

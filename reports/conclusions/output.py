@@ -77,7 +77,7 @@ def conclusion_tables(conclusions: Sequence[Checked]) -> Iterator[Block]:
 
 
 def _trial(number: str, trial: Trial) -> tuple[str | int, ...]:
-    ratio = trial.known
+    ratio = trial.tested
     measured: tuple[str | int, ...] = (NOTHING,) * 4
     if ratio:
         bound = f"{'>' if trial.expected == 'above' else '<'} {significant(ratio.bound)}"

@@ -84,7 +84,7 @@ class CardTrials:
     def shown(self) -> list[bool]:
         """Return whether it is shown, of each practice and knee that has a ratio."""
         every = (*(trial for trials in self.practices.values() for trial in trials), *self.knees)
-        return [trial.known.shown for trial in every if trial.known]
+        return [trial.tested.shown for trial in every if trial.tested]
 
 
 def card_trials(device: Device) -> CardTrials:
@@ -242,7 +242,7 @@ def trials(practice: Practice) -> Text:
 
 
 def _trial(trial: RateTrial) -> str:
-    points, ratio, why = trial.points, trial.known, trial.why
+    points, ratio, why = trial.points, trial.tested, trial.why
     measured = ""
     if ratio:
         shown = f", p {p_of(ratio)}" if ratio.shown else ""

@@ -45,7 +45,7 @@ class _Shown(Trial):
     @property
     def shown(self) -> bool | None:
         """Return whether its repeats show it; None where nothing is tested."""
-        return self.known.shown and self.known.above if self.known else None
+        return self.tested.shown and self.tested.above if self.tested else None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -290,11 +290,11 @@ def loaded_line(knee: LoadedKnee) -> Finding:
 
 
 def _said(knee: Knee | LoadedKnee, noun: str) -> str:
-    if knee.known is None:
+    if knee.tested is None:
         return ""
     if knee.shown:
-        return f", {noun}shown (p {p_of(knee.known)})"
-    return f", {noun}not shown ({why_not_shown(knee.known) or 'its repeats say otherwise'})"
+        return f", {noun}shown (p {p_of(knee.tested)})"
+    return f", {noun}not shown ({why_not_shown(knee.tested) or 'its repeats say otherwise'})"
 
 
 def _doubt(knee: Knee | LoadedKnee, noun: str) -> str:

@@ -261,7 +261,7 @@ def _smallest_near_best(points: Sequence[Point]) -> Sequence[Point]:
     return [min(near, key=lambda p: p.number(SIZE))]
 
 
-def _held(points: Sequence[Point]) -> Sequence[Point]:
+def _largest_near_best(points: Sequence[Point]) -> Sequence[Point]:
     """The largest range that is near the best one."""
     near = near_best(points, best(points))
     return [max(near, key=lambda p: p.number("range_bytes"))]
@@ -292,7 +292,7 @@ def _leads_from(points: Sequence[Point], leading: Callable[[Point], bool]) -> Se
 _CHOICES: Mapping[str, Callable[[Sequence[Point]], Sequence[Point]]] = {
     "best": lambda points: [best(points)],
     "smallest_near_best": _smallest_near_best,
-    "held": _held,
+    "held": _largest_near_best,
     "peaks": lambda points: _outstanding(points, 1),
     "dips": lambda points: _outstanding(points, -1),
     "ntstore_leads": lambda points: _leads_from(points, lambda p: p["operation"] == "ntstore"),

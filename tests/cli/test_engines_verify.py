@@ -65,7 +65,7 @@ def lab() -> Iterator[Lab]:
         yield opened
 
 
-def _found(lab: Lab, engine: str, *names: str) -> list[Result]:
+def _results(lab: Lab, engine: str, *names: str) -> list[Result]:
     subject = Conformance(lab, registry.engine(engine), {})
     return list(results(case for case in subject.cases() if case.name in names))
 
@@ -78,7 +78,7 @@ def test_a_wrong_answer_is_found(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> N
             database.execute("DELETE FROM lineitem WHERE rowid = (SELECT min(rowid) FROM lineitem)")
 
     _after_restore(monkeypatch, without_a_row)
-    (answers,) = _found(lab, "duckdb", "tpch-answers")
+    (answers,) = _results(lab, "duckdb", "tpch-answers")
     assert answers.result == "failed"
 
 
@@ -92,13 +92,13 @@ def test_a_lost_commit_is_found(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> No
         kill(engine)
 
     monkeypatch.setattr(DuckDB, "kill", forget)
-    (recovery,) = _found(lab, "duckdb", "kill-and-recovery")
+    (recovery,) = _results(lab, "duckdb", "kill-and-recovery")
     assert recovery.result == "failed"
 
 
 def test_a_part_that_is_not_placed_is_found(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(DuckDB, "_wal_apart", property(lambda engine: False))
-    answers, placement = _found(lab, "duckdb", "tpch-answers", "placement")
+    answers, placement = _results(lab, "duckdb", "tpch-answers", "placement")
     assert (answers.result, placement.result) == ("passed", "failed")
 
 
@@ -109,7 +109,7 @@ def test_a_trace_that_is_not_loaded_is_found(lab: Lab, monkeypatch: pytest.Monke
         return spawn(starter, *args, **{**options, "traced": False})
 
     monkeypatch.setattr(ProcessStarter, "spawn", untraced)
-    answers, trace = _found(lab, "duckdb", "tpch-answers", "io-trace")
+    answers, trace = _results(lab, "duckdb", "tpch-answers", "io-trace")
     assert (answers.result, trace.result) == ("passed", "failed")
 
 
@@ -122,7 +122,7 @@ def test_a_restore_that_leaves_a_file_is_found(lab: Lab, monkeypatch: pytest.Mon
         made.append(Path(f"of-run-{len(made)}"))
 
     _after_restore(monkeypatch, leave)
-    (restore,) = _found(lab, "duckdb", "restore")
+    (restore,) = _results(lab, "duckdb", "restore")
     assert restore.result == "failed"
 
 
@@ -137,7 +137,7 @@ def test_a_broken_condition_is_found(lab: Lab, monkeypatch: pytest.MonkeyPatch) 
             return driven
 
     monkeypatch.setitem(cast("dict[str, Any]", tpcc.DRIVERS), "loadgen", Spoiling)
-    (conditions,) = _found(lab, "mariadb", "tpcc-conditions")
+    (conditions,) = _results(lab, "mariadb", "tpcc-conditions")
     assert conditions.result == "failed"
 
 

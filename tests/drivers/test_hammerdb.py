@@ -192,7 +192,7 @@ class Known(Stranger):
 STRANGER: Any = Stranger()
 
 
-def known(kind: str, word: str = "pg"):
+def engine_with(kind: str, word: str = "pg"):
     return Known(kind, word)
 
 
@@ -201,19 +201,19 @@ def test_only_engines_that_it_knows_are_driven():
         drivable(STRANGER)
     assert STRANGER.name in refused.value.problem and "--driver loadgen" in refused.value.hint
     with pytest.raises(UsageError) as refused:
-        drivable(known("managed", "db2"))
+        drivable(engine_with("managed", "db2"))
     assert "db2" in refused.value.problem
     assert "pg, mysql, maria, mssqls" in refused.value.hint
 
 
 def test_of_servers_of_the_users_only_sql_server_is_driven():
     with pytest.raises(UsageError, match=r"an external .* server"):
-        drivable(known("external"))
-    assert drivable(known("external", "mssqls")) == "mssqls"
+        drivable(engine_with("external"))
+    assert drivable(engine_with("external", "mssqls")) == "mssqls"
 
 
 def test_a_managed_server_is_found_as_the_native_client_finds_it():
-    target = target_of(known("managed"))
+    target = target_of(engine_with("managed"))
     assert (target.dialect, target.host, target.port) == ("pg", "/run/bench", 5432)
 
 

@@ -84,7 +84,7 @@ def run(
     return SimpleNamespace(run_id=f"20261124T0000{second:02}Z-r", head=head)
 
 
-def kept(runs: list[Any], interrupted: RunSpec | None) -> list[str]:
+def completed(runs: list[Any], interrupted: RunSpec | None) -> list[str]:
     store: Any = SimpleNamespace(runs=lambda: runs, interrupted=lambda spec: spec == interrupted)
     by_arm = completed_before_interruption([SSD, PMEM, CXL], HERE, store, "mine")
     return [run.run_id[13:15] for runs_of_arm in by_arm.values() for run in runs_of_arm]
@@ -103,7 +103,7 @@ def kept(runs: list[Any], interrupted: RunSpec | None) -> list[str]:
     ],
 )
 def test_runs_before_the_interrupted_one_are_kept(runs, interrupted, expected):
-    assert kept(runs, interrupted) == expected
+    assert completed(runs, interrupted) == expected
 
 
 def made_under(run_id: str, conditions: Any) -> Any:

@@ -42,7 +42,7 @@ def configs_of(configuration: Configuration) -> tuple[Any, ...]:
     return configuration.configs
 
 
-def one(args: str) -> PermaConfig:
+def config_with(args: str) -> PermaConfig:
     (configuration,) = configurations(f"b: {{args: {{{args}}}}}")
     (config,) = configuration.configs
     assert isinstance(config, PermaConfig)
@@ -97,7 +97,7 @@ def test_two_parallel_parts_are_crossed_with_one_another():
 
 
 def test_what_is_not_said_is_as_perma_bench_has_it():
-    assert one("") == PermaConfig()
+    assert config_with("") == PermaConfig()
     default = PermaConfig()
     assert (default.access_size, default.memory_range, default.number_operations) == (
         256, 10 * GIB, 100_000_000)  # fmt: skip
@@ -112,11 +112,11 @@ def test_what_is_not_said_is_as_perma_bench_has_it():
     ("text", "size"), [("512", 512), ("4k", 4 * KIB), ("64K", 64 * KIB), ("2M", 2 * MIB)]
 )
 def test_suffixes_of_sizes_are_1024_based(text, size):
-    assert one(f"access_size: {text}").access_size == size
+    assert config_with(f"access_size: {text}").access_size == size
 
 
 def test_numbers_may_be_texts():
-    config = one("exec_mode: random, number_threads: '2', zipf_alpha: 1e-1, run_time: '07'")
+    config = config_with("exec_mode: random, number_threads: '2', zipf_alpha: 1e-1, run_time: '07'")
     assert (config.number_threads, config.zipf_alpha, config.run_time) == (2, 0.1, 7)
 
 

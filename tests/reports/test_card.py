@@ -59,7 +59,7 @@ def test_six_repeats_would_do_for_one_verdict_and_not_for_a_whole_card(tmp_path:
     guide = practices(device)
     assert [practice.outcome for practice in guide] == ["not testable here"] * 4
     chosen, tried = guide[2].trials[0], guide[1].trials[0]
-    chosen_ratio, tried_ratio = present(chosen.known), present(tried.known)
+    chosen_ratio, tried_ratio = present(chosen.tested), present(tried.tested)
     # Of four thread counts, one was chosen as the best of fewer.
     assert chosen_ratio.p == 4 * tried_ratio.p
     assert tried_ratio.p <= 0.05
@@ -90,7 +90,7 @@ def test_repeats_of_different_runs_are_no_pairs(tmp_path: Path) -> None:
     )
     (device,) = devices([first, second])
     tried = practices(device)[1].trials[0]
-    assert (present(tried.known).pairing, tried.outcome) == ("unpaired", "holds")
+    assert (present(tried.tested).pairing, tried.outcome) == ("unpaired", "holds")
 
 
 def test_a_chases_histogram_is_said_to_be_of_means(tmp_path: Path) -> None:

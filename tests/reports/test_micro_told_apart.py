@@ -231,7 +231,7 @@ def test_near_and_far_are_compared_within_one_pattern(tmp_path: Path) -> None:
         micro_run(tmp_path, [_mix(4, pattern="random"), _mix(2, numa="far", pattern="random")]),
     ]
     trials = practices(devices(runs)[0])[3].trials
-    assert {trial.what: round(present(trial.known).value, 3) for trial in trials} == {
+    assert {trial.what: round(present(trial.tested).value, 3) for trial in trials} == {
         "near against far, sequential, 4 threads, 50 % reads": 1.125,
         "near against far, random, 4 threads, 50 % reads": 2.0,
     }
@@ -257,7 +257,7 @@ def test_persist_instructions_of_one_thread_are_not_those_of_six(tmp_path: Path)
                *_persisting("ntstore", 12, **six)]  # fmt: skip
     (device,) = devices([micro_run(tmp_path, metrics)])
     (tried,) = practices(device)[1].trials
-    assert present(tried.known).value == 1
+    assert present(tried.tested).value == 1
     drawn = present(card_drawing(device, "card"))
     assert "11.5 GiB/s" not in drawn.alt and "1.91 GiB/s" in drawn.alt
 
@@ -320,7 +320,7 @@ def test_a_knee_of_loaded_latency_claims_every_point_and_needs_no_correction(
     (knee,) = card_trials(device).knees
     assert isinstance(knee, LoadedKnee)
     assert present(knee.curve.knee).wait.samples[0] == 190
-    assert present(knee.known).p == 2 / 2**11
+    assert present(knee.tested).p == 2 / 2**11
     assert knee.shown is (150 not in later.values())
 
 

@@ -57,7 +57,7 @@ def test_a_trial_covers_what_was_planted(tmp_path, monkeypatch, effect, wrong, c
     lab: Any = FakeLab(tmp_path, monkeypatch, wrong)
     result = trial(lab, effect)
     assert result.truth == pytest.approx(1 / (1 + effect), rel=0.01)
-    assert (result.covered, result.found, result.explained) == (covered, True, True)
+    assert (result.covered, result.detected, result.explained) == (covered, True, True)
     assert result.estimate.n_a == REPEATS
 
 

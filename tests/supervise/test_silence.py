@@ -35,8 +35,8 @@ def state_of(pid: int) -> str:
 
 
 def first_of(watch: Watch) -> Silence:
-    assert isinstance(watch.found, Silence)
-    return watch.found
+    assert isinstance(watch.cause, Silence)
+    return watch.cause
 
 
 def stop(pid: int) -> None:
@@ -61,7 +61,7 @@ def test_a_stopped_process_is_killed_at_its_limit(supervisor, command):
     stop(stopped)
     watch.look(0)
     watch.look(LIMITS["stopped"].seconds - 1)
-    assert watch.found is None
+    assert watch.cause is None
     with phase("query"):
         watch.look(LIMITS["stopped"].seconds)
     assert process.wait(PATIENCE_S) == -signal.SIGKILL
@@ -79,7 +79,7 @@ def test_a_process_that_continues_in_time_is_left_alone(supervisor):
     watch.look(LIMITS["stopped"].seconds)
     stop(process.pid)
     watch.look(2 * LIMITS["stopped"].seconds)
-    assert watch.found is None and process.poll() is None
+    assert watch.cause is None and process.poll() is None
 
 
 def test_a_thread_that_waits_for_a_device_is_ended_at_its_limit(supervisor, tmp_path):
@@ -94,7 +94,7 @@ def test_a_thread_that_waits_for_a_device_is_ended_at_its_limit(supervisor, tmp_
     assert state_of(process.pid) == "D"
     watch.look(0)
     watch.look(LIMITS["blocked"].seconds - 1)
-    assert watch.found is None
+    assert watch.cause is None
     watch.look(2 * LIMITS["blocked"].seconds)
     assert process.wait(PATIENCE_S) == -signal.SIGKILL
     assert first_of(watch).limit == "blocked"
@@ -228,7 +228,7 @@ def listening(supervisor):
 def looked_at_twice(supervisor: Supervisor, process: Process) -> Watch:
     watch = Watch(supervisor.watch._supervisor, lambda: [process])
     watch.look(0)
-    assert watch.found is None
+    assert watch.cause is None
     watch.look(PATIENCE_S)
     return watch
 
@@ -243,16 +243,16 @@ def test_a_process_that_listens_unannounced_fails_the_run(supervisor, listening,
         watch.look(PATIENCE_S)
         process.wait(PATIENCE_S)
         raise RunFailed("read its answer", "it has ended")
-    assert isinstance(watch.found, Listener)
-    assert watch.found.port == port
-    assert failed.value.problem == ended.value.problem == watch.found.failure().problem
+    assert isinstance(watch.cause, Listener)
+    assert watch.cause.port == port
+    assert failed.value.problem == ended.value.problem == watch.cause.failure().problem
 
 
 def test_a_process_may_listen_where_it_was_announced(supervisor, listening):
     with socket.create_server(("127.0.0.1", 0)) as reserved:
         port = reserved.getsockname()[1]
     process, port = listening(port=port, listens=(port,))
-    assert looked_at_twice(supervisor, process).found is None
+    assert looked_at_twice(supervisor, process).cause is None
     assert process.poll() is None
 
 
@@ -267,12 +267,12 @@ def test_a_port_that_is_closed_in_time_and_those_of_other_programs_fail_nothing(
         process.stdin.flush()
         process.stdout.readline()
         watch.look(PATIENCE_S)
-    assert watch.found is None and process.poll() is None
+    assert watch.cause is None and process.poll() is None
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root makes networks")
 def test_in_its_own_network_a_process_listens_for_itself_alone(supervisor, listening):
     process, port = listening(network=OWN_NETWORK)
-    assert looked_at_twice(supervisor, process).found is None
+    assert looked_at_twice(supervisor, process).cause is None
     with pytest.raises(ConnectionRefusedError):
         socket.create_connection(("127.0.0.1", port))

@@ -359,10 +359,10 @@ def test_a_signal_never_hits_the_next_owner_of_a_pid(sleeper):
 def test_what_is_found_is_killed_although_the_time_is_over(sleeper):
     """The machine may stand still between looking for them and killing them."""
 
-    def found():
+    def survivors():
         return [stat for stat in [process_stat(sleeper.pid)] if stat is not None]
 
-    kill_all(found, timeout_s=-1.0)
+    kill_all(survivors, timeout_s=-1.0)
     assert sleeper.wait(PATIENCE_S) == -signal.SIGKILL
 
 

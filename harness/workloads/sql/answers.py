@@ -179,7 +179,7 @@ class _Column:
         except (ValueError, InvalidOperation):
             return text
 
-    def found(self, value: Scalar) -> _Value:
+    def actual(self, value: Scalar) -> _Value:
         """Return a value of the engine in the same form."""
         if value is None or self.kind is bool:
             return None if value is None else bool(value)
@@ -289,7 +289,7 @@ def compare_rows(
         for place, row in enumerate(expected.rows)
     ]
     have = [
-        table.row(place, [c.found(value) for c, value in zip(columns, row, strict=True)])
+        table.row(place, [c.actual(value) for c, value in zip(columns, row, strict=True)])
         for place, row in enumerate(plain)
     ]
     agreement = RowsComparison("passed", f"{len(rows)} rows agree")

@@ -67,13 +67,13 @@ def check_conditions(
         ThreadPoolExecutor(_AT_ONCE) as pool,
     ):
 
-        def one(number: int) -> Check:
+        def check_one(number: int) -> Check:
             check = _check(engine, number, checked[number])
             task.advance()
             return check
 
         # Those over order lines and customers take longest: they go first.
-        checks = list(pool.map(one, sorted(checked, reverse=True)))
+        checks = list(pool.map(check_one, sorted(checked, reverse=True)))
     return checks[::-1]
 
 

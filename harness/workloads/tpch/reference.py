@@ -153,7 +153,7 @@ class References:
         """The right answer of ``statement``; NoReference where nothing can vouch for one."""
         if self._is_shipped(statement, state):
             return Reference(self._shipped[state][statement.query], "shipped reference")
-        stored = self.kept(statement, state)
+        stored = self.stored(statement, state)
         if self._engine == REFERENCE_ENGINE:
             if stored is None or not stored.agreed:
                 raise NoReference(self._nothing_independent())
@@ -187,7 +187,7 @@ class References:
             facts.append({"refresh functions": state})
         return kept_file(self._scale, f"q{query:02d}-{content_hash(facts)}.json")
 
-    def kept(self, statement: TpchStatement, state: int) -> Reference | None:
+    def stored(self, statement: TpchStatement, state: int) -> Reference | None:
         """The reference that was computed before, and the engines that agreed with it."""
         return read_kept(
             self._file(statement, state),

@@ -81,7 +81,7 @@ def check_pair(execute: Execute, pair: RefreshPair, *, deleted: bool = True) -> 
     have changed, by the primary key; one check a table.
     """
     return [
-        _compare(table, pair.number, _expected(pair, table, deleted), _found(execute, table, pair))
+        _compare(table, pair.number, _expected(pair, table, deleted), _actual(execute, table, pair))
         for table in PRIMARY_KEYS
     ]
 
@@ -181,7 +181,7 @@ def _expected(pair: RefreshPair, table: str, deleted: bool) -> Iterator[Row]:
     return merge(*parts, key=lambda row: _integer(row[0]))
 
 
-def _found(execute: Execute, table: str, pair: RefreshPair) -> Iterator[Row]:
+def _actual(execute: Execute, table: str, pair: RefreshPair) -> Iterator[Row]:
     """The rows of the orders that have the pair's numbers, in the base or in any gap."""
     keys = pair.insert_keys
     numbers = range(row_of_key(keys[0])[0] + 1, row_of_key(keys[-1])[0] + 2)

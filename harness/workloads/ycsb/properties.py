@@ -292,11 +292,11 @@ def _continues(line: str) -> bool:
 
 
 def _unescaped(text: str) -> str:
-    def one(match: re.Match[str]) -> str:
+    def character(match: re.Match[str]) -> str:
         if match["bad"]:
             raise ValueError("malformed \\uxxxx")
         if match["hex"]:
             return chr(int(match["hex"], 16))
         return _PLAIN.get(match["plain"], match["plain"])
 
-    return _ESCAPE.sub(one, text)
+    return _ESCAPE.sub(character, text)

@@ -440,7 +440,7 @@ def _remove_folder(step: Step, runner: CommandRunner) -> None:
     runner.save()
 
 
-def _own(step: Step, runner: CommandRunner) -> None:
+def _set_owner(step: Step, runner: CommandRunner) -> None:
     uid, gid = step.args["ids"]
     os.chown(step.object, uid, gid)
 
@@ -543,7 +543,7 @@ _STEPS: dict[str, Callable[[Step, CommandRunner], None]] = {
     "write-fstab": _write_fstab,
     "remove-fstab": _remove_fstab,
     "remove-folder": _remove_folder,
-    "own": _own,
+    "own": _set_owner,
     "own-device": _own_device,
     "write-udev-rules": _write_udev_rules,
     "write-daxctl-conf": _write_daxctl_conf,

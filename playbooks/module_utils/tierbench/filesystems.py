@@ -26,7 +26,7 @@ def plan_filesystem(builder: ChangeBuilder, region: Region, existing: Namespace 
     _mount(builder, device, point, mount, region)
     uuid = None if fresh or existing is None else builder.state.users_of(existing).content.uuid
     _remember(builder, region, uuid, point)
-    _own(builder, point, fresh, mount)
+    _plan_owner(builder, point, fresh, mount)
 
 
 def mkfs_argv(device: str, desired: DesiredState, uuid: str, *, force: bool = False) -> list[str]:
@@ -204,7 +204,7 @@ def _remember(builder: ChangeBuilder, region: Region, uuid: str | None, point: s
         builder.add("write-fstab", point, why, f"/etc/fstab: {line}", region=region.name)
 
 
-def _own(builder: ChangeBuilder, point: str, fresh: bool, mount: MountedAt | None) -> None:
+def _plan_owner(builder: ChangeBuilder, point: str, fresh: bool, mount: MountedAt | None) -> None:
     if builder.desired.owner is None:
         return
     try:
