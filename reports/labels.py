@@ -259,10 +259,20 @@ ShownFact = tuple[str, str]
 
 #: In this order before the parameters and after them; the rest of the spec follows.
 _FIRST = ("workload", "driver")
-_LAST = ("threads", "cpus", "memory_limit_bytes", "tuning", "seed", "monitors", "no_monitors")
+_LAST = (
+    "threads",
+    "cpus",
+    "memory",
+    "memory_limit_bytes",
+    "tuning",
+    "seed",
+    "monitors",
+    "no_monitors",
+)
 _NAMES: Mapping[str, str] = {
     "memory_limit_bytes": "memory limit",
     "cpus": "processors",
+    "memory": "memory bound to",
     "listen": "server listens, with TLS, on",
     "threads": "threads of the engine",
     "host_mode": "host mode",

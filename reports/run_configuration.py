@@ -131,6 +131,7 @@ DIMENSIONS: dict[str, Dimension] = {
         Dimension("cache", "params.cache"),
         Dimension("threads", "threads", _TUNED),
         Dimension("cpus", "cpus", ("threads", *_TUNED)),
+        Dimension("memory", "memory", ("memory_bytes", *_TUNED)),
         Dimension("listen", "listen", _LISTENING),
         # Each driver builds the data that it drives.
         Dimension("driver", "driver", ("tools.*", "dataset.*")),

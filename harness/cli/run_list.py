@@ -85,6 +85,8 @@ def print_run_list(
         say(f"results decide after {', '.join(map(str, counts))} repeats; listed are the first")
     if shared := _shared([step.spec for step in steps]):
         say(f"all runs: {shared}")
+    for text in dict.fromkeys(row["memory"] for row in rows if row["memory"]):
+        say(f"memory bound to {text}")
 
 
 def list_rows(steps: Sequence[ResolvedRun], times: Estimator) -> list[dict[str, Any]]:
@@ -97,6 +99,7 @@ def list_rows(steps: Sequence[ResolvedRun], times: Estimator) -> list[dict[str, 
             "workload": spec.workload,
             "engine": spec.engine,
             "version": None,
+            "memory": None,
             "placement": spec.where,
             "block": spec.block,
             "params": dict(spec.params),
@@ -190,6 +193,7 @@ _DISTINCTIVE = (
     "engine_options",
     "threads",
     "cpus",
+    "memory",
     "listen",
     "memory_limit_bytes",
     "required_host_mode",

@@ -28,6 +28,9 @@ from harness.warnings import RunWarning
 from harness.workload import Workload
 from harness.workloads.parameters import Parameters
 
+#: What a profile's memory nodes are on a host that has no others.
+ALL_MEMORY = "all memory of this host"
+
 
 @dataclass(frozen=True, kw_only=True)
 class EngineRun(ResolvedRun):
@@ -64,7 +67,16 @@ class EngineRun(ResolvedRun):
 
     @property
     def details(self) -> Mapping[str, Json]:
-        return {"version": self.version.version}
+        return {"version": self.version.version, "memory": self.bound_memory}
+
+    @property
+    def bound_memory(self) -> str | None:
+        """``socket:0: node 0``: what the spec's memory is here; None where it names none."""
+        if self.spec.memory is None:
+            return None
+        policy = self.memory_policy
+        nodes = ", ".join(map(str, policy.nodes)) if policy else ""
+        return f"{self.spec.memory}: {f'node {nodes}' if nodes else ALL_MEMORY}"
 
     @property
     def needs_bytes(self) -> Mapping[Part, int]:

@@ -406,6 +406,8 @@ def _placement_checks(
         residency = numa_residency(process.pid for process in engine.processes())
         checks.append(memory_check(policy, residency))
         warnings += unused_memory(policy, residency, nodes(LIVE))
+    elif resolved.bound_memory:
+        checks.append(Check("memory-policy", "passed", resolved.bound_memory))
     if resolved.cpus:
         checks.append(affinity_check(resolved.cpus, engine.processes()))
     return checks, warnings

@@ -21,6 +21,7 @@ from functools import cached_property, lru_cache
 from typing import Annotated, Literal, get_args
 
 from harness.errors import UsageError, unknown
+from harness.host.processors import OF_DATA
 from harness.structs import Misfit, Struct, whole
 from harness.tiers.linux.model import TIER_NAME, Policy
 
@@ -36,6 +37,8 @@ _HELP = "write ssd-both, ssd-data-pmem-wal, or data=ssd,wal=pmem[,temp=…,index
 POLICIES: tuple[Policy, ...] = get_args(Policy)
 #: Nodes by the processors near them, written as processors are (harness.host.processors).
 _NODES = re.compile(r"(?:socket|node):\d{1,4}")
+#: The memory nodes of all placements of a profile in documents.
+MemoryNodes = Annotated[str, whole(rf"{_NODES.pattern}|{OF_DATA}")]
 #: Of Linux's weighted interleaving.
 LARGEST_WEIGHT = 255
 _MEMORY_HELP = (

@@ -11,6 +11,7 @@ from harness.engine import (
     Engine,
     EngineFactory,
     EngineVersion,
+    MemoryPolicy,
 )
 from harness.errors import UsageError, unknown
 from harness.execution.engine_run import EngineRun
@@ -35,7 +36,7 @@ from harness.store.verified import verified
 from harness.tiers.discovery import store_tier, work_tier
 from harness.tiers.linux.model import Tier
 from harness.tiers.memory_policy import check_room, usable_bytes
-from harness.tiers.resolve import check_dimms, check_space, resolve
+from harness.tiers.resolve import bound_nodes, check_dimms, check_space, resolve
 from harness.units import MIB, NS_PER_S, format_bytes
 from harness.warnings import RunWarning, warn
 from harness.workloads.parameters import Outline
@@ -79,6 +80,8 @@ def prepare(spec: RunSpec, env: Environment) -> EngineRun:
         check_dimms(spec.required_dimms, tiers.values(), env.tiers)
         _check_paths(factory, tiers, env)
     cpus = _processors(spec, tiers)
+    if spec.memory is not None:
+        policy = _bound_memory(spec, tiers, supported)
     threads = spec.threads or len(cpus) or env.cores
     memory_bytes = spec.memory_limit_bytes or usable_bytes(policy, env.memory_bytes)
     of_file = factory.settings_of_file(spec.engine_options, env.engines_prefix)
@@ -234,6 +237,20 @@ def _processors(spec: RunSpec, tiers: Mapping[Part, Tier]) -> tuple[int, ...]:
         )
     data = tiers.get("data")
     return resolve_cpus(spec.cpus, data_node=data.facts.numa_node if data else None)
+
+
+def _bound_memory(
+    spec: RunSpec, tiers: Mapping[Part, Tier], supported: frozenset[Part]
+) -> MemoryPolicy | None:
+    """The policy of a profile's memory nodes; None where the host has no others."""
+    if "memory" not in supported:
+        raise UsageError(
+            f"memory {spec.memory} for {spec.engine}",
+            "the harness cannot place its memory",
+            "leave memory out of the profile",
+        )
+    nodes = bound_nodes(spec.memory or "", tiers["data"].facts.numa_node)
+    return MemoryPolicy("bind", nodes) if nodes else None
 
 
 def _check_plant(spec: RunSpec, engine: Engine, supported: frozenset[Part]) -> None:

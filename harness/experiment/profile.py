@@ -30,7 +30,7 @@ from msgspec import UNSET
 
 from harness import registry
 from harness.errors import UsageError, unknown
-from harness.experiment.placement import parse_placement
+from harness.experiment.placement import Placement, parse_placement
 from harness.experiment.profile_document import Profile
 from harness.host.listen_address import parse_listen
 from harness.host.processors import parse_cpus
@@ -556,10 +556,22 @@ def _spec(document: YamlDocument, point: _Point, parameters: type[Parameters]) -
         monitors=tuple(values.get("monitors", ())),
         no_monitors=tuple(values.get("no_monitors", ())),
         cpus=parsed.get("cpus"),
+        memory=_memory(document, values.get("memory"), parsed.get("placement")),
         listen=parsed.get("listen"),
         plant=parsed.get("plant", ()),
         observe=tuple(values.get("observe", ())),
     )
+
+
+def _memory(document: Document, nodes: str | None, placement: Placement | None) -> str | None:
+    """The nodes of a profile's memory; UsageError next to a placement with memory of its own."""
+    if nodes is not None and placement is not None and placement.memory is not None:
+        raise UsageError(
+            f"{document.at(('fixed', 'memory'))}: memory {nodes}",
+            f"the placement {placement.name!r} has memory of its own",
+            "leave one of them out",
+        )
+    return nodes
 
 
 def parse_memory_limit(text: str | int) -> int:

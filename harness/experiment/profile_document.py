@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 from msgspec import UNSET, Meta, UnsetType
 from msgspec.structs import asdict
 
+from harness.experiment.placement import MemoryNodes
 from harness.structs import Misfit, Struct, whole
 
 _Texts = tuple[str, ...]
@@ -120,6 +121,13 @@ class FixedValues(Struct, frozen=True):
     tuning: str | UnsetType = UNSET
     host_mode: _HostMode | UnsetType = UNSET
     cpus: _Cpus | UnsetType = UNSET
+    memory: Annotated[
+        MemoryNodes | UnsetType,
+        Meta(
+            description="memory nodes of all placements, none of which has memory of its own: "
+            "socket:0, node:0 or socket:data"
+        ),
+    ] = UNSET
     listen: _Listen | UnsetType = UNSET
     memory_limit: _Size | UnsetType = UNSET
     threads: _Threads | UnsetType = UNSET

@@ -222,14 +222,15 @@ def _state(value: int | None, names: Mapping[int, str]) -> str:
 _NODE = "/sys/devices/system/node"
 _GROUP = re.compile(r"^(socket|node):(\d{1,4})$")
 _RANGE = re.compile(r"^(\d{1,5})(?:-(\d{1,5}))?$")
-_OF_DATA = "socket:data"
+#: The socket that the tier of the data is attached to.
+OF_DATA = "socket:data"
 _HELP = "write numbers and ranges (0-7,16-23), socket:0, node:0, or socket:data"
 
 
 def parse_cpus(text: str | int) -> str:
     """The canonical form of a choice of processors; UsageError where it is none. Pure."""
     value = str(text).replace(" ", "")
-    if value == _OF_DATA:
+    if value == OF_DATA:
         return value
     if _GROUP.match(value):
         kind, number = value.split(":")
@@ -249,8 +250,8 @@ def resolve_cpus(
     ``data_node``: the memory node that the tier of the data is attached to, where the kernel names
     one (a disk or a tmpfs may have none): without it ``socket:data`` is socket 0.
     """
-    if text == _OF_DATA:
-        text = f"socket:{_socket_of(data_node, kernel)}"
+    if text == OF_DATA:
+        text = f"socket:{socket_of(data_node, kernel)}"
     usable = os.sched_getaffinity(0) if usable is None else usable
     here = f"usable here: {format_cpus(usable)}"
     if match := _GROUP.match(text):
@@ -309,7 +310,7 @@ def _socket(number: int, kernel: Kernel) -> list[int]:
     return [cpu for cpu in _online(kernel) if package_of(cpu, kernel) == number]
 
 
-def _socket_of(node: int | None, kernel: Kernel) -> int:
+def socket_of(node: int | None, kernel: Kernel) -> int:
     """The package of a node's first processor."""
     first = [] if node is None else _node(node, kernel)[:1]
     return package_of(first[0], kernel) if first else 0

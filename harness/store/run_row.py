@@ -72,6 +72,7 @@ COLUMNS: tuple[Column, ...] = (
     Column("memory_limit_bytes", "BIGINT", lambda run: run.spec.memory_limit_bytes, "none"),
     Column("threads", "BIGINT", lambda run: run.spec.threads, "none"),
     Column("cpus", "VARCHAR", lambda run: run.spec.cpus, "all"),
+    Column("memory", "VARCHAR", lambda run: run.spec.memory, "none"),
     Column("listen", "VARCHAR", lambda run: run.spec.listen, "none"),
     Column("tuning", "VARCHAR", lambda run: run.spec.tuning, "none"),
     Column("seed", "BIGINT", lambda run: run.spec.seed),

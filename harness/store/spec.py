@@ -10,7 +10,7 @@ from typing import Annotated, Any, TypeAlias
 from msgspec import Meta
 from msgspec.structs import force_setattr, replace
 
-from harness.experiment.placement import Placement, TierName
+from harness.experiment.placement import MemoryNodes, Placement, TierName
 from harness.structs import Struct, whole, written
 
 #: A JSON value: a document's, whose types are those of its schema.
@@ -117,6 +117,13 @@ class RunSpec(Struct, frozen=True, tag_field="schema", tag=RUN_SCHEMA, omit_defa
         Meta(
             description="processors that the engine may run on, as given: 0-7,16-23, socket:0, "
             "node:0; null: all"
+        ),
+    ] = None
+    memory: Annotated[
+        MemoryNodes | None,
+        Meta(
+            description="memory nodes that the engine is bound to, as given; null: those of the "
+            "placement"
         ),
     ] = None
     listen: Annotated[

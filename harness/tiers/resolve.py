@@ -10,7 +10,7 @@ from pathlib import Path
 from harness.engine import MemoryPolicy
 from harness.errors import HostLacksError, UsageError, nearest
 from harness.experiment.placement import DIRECTORY_PARTS, Part, Placement
-from harness.host.processors import cpu_numbers, package_of
+from harness.host.processors import OF_DATA, cpu_numbers, package_of, socket_of
 from harness.sequences import grouped
 from harness.tiers.discovery import nearest_existing
 from harness.tiers.linux.kernel import LIVE, Kernel
@@ -96,12 +96,23 @@ def _nodes_near(text: str, kernel: Kernel) -> tuple[int, ...]:
     )
     if not result:
         listed = ", ".join(str(node.node) for node in with_memory)
-        raise UsageError(
+        raise HostLacksError(
             f"memory={text}",
             f"there is no such {kind} with memory of its own",
             f"nodes with memory here: {listed or 'none'}",
         )
     return result
+
+
+def bound_nodes(text: str, data_node: int | None, kernel: Kernel = LIVE) -> tuple[int, ...]:
+    """Memory nodes of a profile's ``memory``; empty where the host has no others.
+
+    ``data_node``: the node that the tier of the data is attached to, for ``socket:data``.
+    """
+    if text == OF_DATA:
+        text = f"socket:{socket_of(data_node, kernel)}"
+    bound = _nodes_near(text, kernel)
+    return () if len(bound) == sum(node.memory_bytes > 0 for node in nodes(kernel)) else bound
 
 
 def _sockets(node: Node, kernel: Kernel) -> set[int]:

@@ -34,6 +34,7 @@ axes:
     - {placement: ssd-both, host_mode: Default|AppDirect}
 fixed:
   engine: duckdb
+  memory: socket:0
   params: {scale: "= 0.01 * size", queries: [6], plans: false}
 """
 
@@ -52,6 +53,19 @@ def test_what_this_mode_allows_is_run_before_the_switch_is_asked_for(stopped, lo
     assert "host mode Memory" in done.err and "--resume" in done.err
     _, ready = loaded("experiment", "run", file, "--dry-run", "--json").json["plan"]
     assert ready["complete"]
+    assert ready["memory"].startswith("socket:0: ")
+    run = loaded("runs", "show", ready["complete"], "--json").json["run"]
+    (bound,) = [check for check in run["checks"] if check["name"] == "memory-policy"]
+    assert (run["spec"]["memory"], bound["status"]) == ("socket:0", "passed")
+
+
+def test_profiles_of_papers_that_hold_engines_to_a_socket_bind_their_memory_there() -> None:
+    """VLDB 2023 §3.1, with the numactl of the authors' scripts; FAST 2020 §2.3: local accesses."""
+    for name, path in known_profiles().items():
+        if name.startswith("papers/"):
+            for spec in load_profile(path).runs:
+                socket = spec.cpus if spec.cpus and ":" in spec.cpus else None
+                assert spec.memory == (socket or ("socket:0" if spec.cpus else None)), name
 
 
 def test_after_the_switch_the_runs_of_the_other_mode_still_count(stopped, loaded, monkeypatch):

@@ -340,6 +340,31 @@ def test_anything_else_is_refused_naming_the_line(text, problem):
     assert problem in refused.value.context
 
 
+BOUND = PROFILE.replace("fixed:\n", "fixed:\n  memory: socket:0\n")
+
+
+def test_the_memory_of_a_profile_leaves_its_placements_their_names() -> None:
+    runs = plan_of(BOUND).runs
+    assert {(spec.placement.name, spec.memory) for spec in runs} == {
+        ("ssd-both", "socket:0"),
+        ("pmem-both", "socket:0"),
+    }
+    assert {spec.hash() for spec in runs}.isdisjoint(spec.hash() for spec in plan_of(PROFILE).runs)
+
+
+def test_memory_of_a_profile_is_nodes_and_the_only_memory(tmp_path: Path) -> None:
+    file = tmp_path / "bound.yml"
+    for old, new, problem in (
+        ("pmem-both", '"data=ssd,memory=cxl"', "has memory of its own"),
+        ("socket:0", "cxl", "socket:0, node:0 or socket:data"),
+    ):
+        file.write_text(BOUND.replace(old, new))
+        with pytest.raises(UsageError) as refused:
+            load_profile(file)
+        assert problem in f"{refused.value.context} {refused.value.hint}"
+        assert f"{file}:10" in refused.value.problem
+
+
 # The placement grammar, as examples of use ----------------------------------------
 
 

@@ -13,7 +13,7 @@ from recorded_kernel import RecordedKernel, load, write
 
 import harness
 from harness.engine import Credentials, MemoryPolicy
-from harness.errors import UsageError
+from harness.errors import HostLacksError, UsageError
 from harness.experiment.placement import parse_placement
 from harness.tiers.discovery import discover, emulate, find_tiers
 from harness.tiers.hostfile import load_host_file
@@ -21,7 +21,7 @@ from harness.tiers.linux.kernel import Kernel
 from harness.tiers.linux.model import Tier, TierClaim, TierFacts, TierKind
 from harness.tiers.linux.numa import residency
 from harness.tiers.linux.probe import facts_of_directory
-from harness.tiers.resolve import check_dimms, check_space, free_now, resolve
+from harness.tiers.resolve import bound_nodes, check_dimms, check_space, free_now, resolve
 from harness.tiers.verify import describe, mark_emulated, remedy, verify
 
 
@@ -185,6 +185,14 @@ NODES = {
 }
 
 
+def with_sockets(kernel: RecordedKernel) -> None:
+    """Write its processors and their sockets by hand: the recording has none."""
+    write(kernel.root, "/sys/devices/system/cpu/online", "0-1")
+    for cpu in (0, 1):
+        package = f"/sys/devices/system/cpu/cpu{cpu}/topology/physical_package_id"
+        write(kernel.root, package, str(cpu))
+
+
 @pytest.mark.parametrize(
     ("memory", "policy"),
     [
@@ -204,10 +212,8 @@ NODES = {
 def test_memory_of_several_tiers_or_of_a_socket(
     nvdimms: RecordedKernel, memory: str, policy: MemoryPolicy | str
 ) -> None:
-    """On a recorded host: node 3 is memory without processors. The sockets are hand-written."""
-    for cpu in (0, 1):
-        package = f"/sys/devices/system/cpu/cpu{cpu}/topology/physical_package_id"
-        write(nvdimms.root, package, str(cpu))
+    """On a recorded host: node 3 is memory without processors."""
+    with_sockets(nvdimms)
     mixed = tier("mixed", "numa", nodes=(0, 3))
     placement = parse_placement(f"data=ssd,memory={memory}")
     if isinstance(policy, MemoryPolicy):
@@ -217,6 +223,25 @@ def test_memory_of_several_tiers_or_of_a_socket(
         with pytest.raises(UsageError) as refused:
             resolve(placement, {**NODES, "mixed": mixed}, nvdimms)
         assert policy in refused.value.context
+
+
+@pytest.mark.parametrize(
+    ("text", "data_node", "bound"),
+    [("socket:1", None, (1,)), ("socket:data", 1, (1,)), ("socket:data", None, (0,))],
+)
+def test_the_memory_of_a_profile_is_that_of_a_socket(
+    nvdimms: RecordedKernel, text: str, data_node: int | None, bound: tuple[int, ...]
+) -> None:
+    with_sockets(nvdimms)
+    assert bound_nodes(text, data_node, nvdimms) == bound
+
+
+def test_the_only_memory_of_a_host_is_not_bound(tmp_path: Path) -> None:
+    write(tmp_path, "/sys/devices/system/node/node0/meminfo", "Node 0 MemTotal: 1024 kB\n")
+    write(tmp_path, "/sys/devices/system/node/node0/cpulist", "0-3\n")
+    assert bound_nodes("socket:0", None, Kernel(tmp_path)) == ()
+    with pytest.raises(HostLacksError, match="no such socket"):
+        bound_nodes("socket:1", None, Kernel(tmp_path))
 
 
 @pytest.mark.parametrize(
