@@ -22,6 +22,13 @@ from vm_wheels import own_wheel
 # Our sources, and the probes run there ----------------------------------------------
 
 _CHUNK = 1 << 20
+_MEMORY_TIERS = """schema: 1
+tiers:
+  ssd: {kind: block, path: /var/lib/bench}
+  near: {kind: numa, node: 0}
+  far: {kind: numa, node: 2}
+  slow: {kind: numa, node: 3}
+"""
 #: What of the harness runs inside the machine: standard library only.
 _SOURCES = (
     *("__init__.py", "errors.py", "jsonfile.py", "paths.py", "sequences.py", "units.py"),
@@ -127,6 +134,13 @@ def install_harness(vm: Vm) -> None:
         packages = f"{GUEST_VENV}/lib/python{vm.image.python}/site-packages"
         vm.copy(list(Path(folder).iterdir()), packages, Path(folder), compiled=True)
     vm.run("cat > /usr/local/bin/harness && chmod +x /usr/local/bin/harness", given=_COMMAND)
+
+
+def install_with_memory_tiers(machine: Vm, more_tiers: str = "") -> None:
+    """Install the harness with /root/host.yml: memory near and far, and slow memory on node 3."""
+    install_harness(machine)
+    host = f"{_MEMORY_TIERS}{more_tiers}"
+    machine.run("mkdir -p /var/lib/bench; cat > /root/host.yml", given=host)
 
 
 def harness(vm: Vm, *argv: object) -> Done:

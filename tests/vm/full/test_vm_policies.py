@@ -10,7 +10,7 @@ import shlex
 from typing import Any
 
 import pytest
-from vm_guest import fresh_machine, harness, install_harness
+from vm_guest import fresh_machine, harness, install_with_memory_tiers
 from vm_image import GUEST_VENV
 
 from harness.engine import MemoryPolicy
@@ -19,14 +19,7 @@ from harness.tiers.linux.numa import NodeResidency
 
 pytestmark = pytest.mark.vm
 
-HOST = """schema: 1
-tiers:
-  ssd: {kind: block, path: /var/lib/bench}
-  near: {kind: numa, node: 0}
-  far: {kind: numa, node: 2}
-  slow: {kind: numa, node: 3}
-  weighted: {kind: numa, nodes: [0, 2], policy: weighted, weights: [3, 1]}
-"""
+WEIGHTED = "  weighted: {kind: numa, nodes: [0, 2], policy: weighted, weights: [3, 1]}\n"
 SLOW_NODE = """set -e
 ndctl disable-region all; ndctl init-labels -f all; ndctl enable-region all
 ndctl create-namespace -r region1 -m devdax
@@ -59,8 +52,7 @@ POLICIES: dict[str, tuple[MemoryPolicy, MemoryPolicy | None, str]] = {
 def vm():
     with fresh_machine(memory_nodes=3) as machine:
         machine.run(SLOW_NODE)
-        install_harness(machine)
-        machine.run("mkdir -p /var/lib/bench; cat > /root/host.yml", given=HOST)
+        install_with_memory_tiers(machine, WEIGHTED)
         yield machine
 
 

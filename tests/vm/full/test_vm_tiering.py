@@ -10,18 +10,11 @@ import shlex
 from typing import Any
 
 import pytest
-from vm_guest import fresh_machine, harness, install_harness
+from vm_guest import fresh_machine, harness, install_with_memory_tiers
 from vm_image import DEBIAN_13
 
 pytestmark = pytest.mark.vm
 
-HOST = """schema: 1
-tiers:
-  ssd: {kind: block, path: /var/lib/bench}
-  near: {kind: numa, node: 0}
-  far: {kind: numa, node: 2}
-  slow: {kind: numa, node: 3}
-"""
 SLOW_NODE = """set -e
 echo offline > /sys/devices/system/memory/auto_online_blocks
 ndctl disable-region all; ndctl init-labels -f all; ndctl enable-region all
@@ -83,8 +76,7 @@ def vm():
         pytest.skip("building the test machine's image needs root")
     with fresh_machine(memory_nodes=3, recipe=DEBIAN_13) as machine:
         machine.run(SLOW_NODE)
-        install_harness(machine)
-        machine.run("mkdir -p /var/lib/bench; cat > /root/host.yml", given=HOST)
+        install_with_memory_tiers(machine)
         yield machine
 
 
