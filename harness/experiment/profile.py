@@ -563,7 +563,7 @@ def _spec(document: YamlDocument, point: _Point, parameters: type[Parameters]) -
     )
 
 
-def _memory(document: Document, nodes: str | None, placement: Placement | None) -> str | None:
+def _memory(document: YamlDocument, nodes: str | None, placement: Placement | None) -> str | None:
     """The nodes of a profile's memory; UsageError next to a placement with memory of its own."""
     if nodes is not None and placement is not None and placement.memory is not None:
         raise UsageError(
