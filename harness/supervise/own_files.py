@@ -17,6 +17,7 @@ import pwd
 import stat
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import BinaryIO
 
@@ -69,21 +70,25 @@ class _Trusted:
     """Users, and groups that have no other member."""
 
     uids: frozenset[int]
-    gids: frozenset[int]
+
+    @cached_property
+    def gids(self) -> frozenset[int]:
+        """Read all users, which takes long: only where a group may write."""
+        gids = set()
+        for uid in self.uids:
+            with contextlib.suppress(KeyError, OverflowError):
+                user = pwd.getpwuid(uid)
+                group = grp.getgrgid(user.pw_gid)
+                if group.gr_name == user.pw_name and not _members(group) - self.uids:
+                    gids.add(group.gr_gid)
+        return frozenset(gids)
 
 
 def _trusted() -> _Trusted:
     uids = {0, os.geteuid()}
     if os.geteuid() == 0 and os.environ.get("SUDO_UID", "").isdecimal():
         uids |= {int(os.environ["SUDO_UID"])} - _servers_uids()
-    gids = set()
-    for uid in uids:
-        with contextlib.suppress(KeyError, OverflowError):
-            user = pwd.getpwuid(uid)
-            group = grp.getgrgid(user.pw_gid)
-            if group.gr_name == user.pw_name and not _members(group) - uids:
-                gids.add(group.gr_gid)
-    return _Trusted(frozenset(uids), frozenset(gids))
+    return _Trusted(frozenset(uids))
 
 
 def _servers_uids() -> set[int]:
