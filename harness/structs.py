@@ -122,8 +122,14 @@ def _plain_value(value: Any) -> Any:
 def _lists(value: Any) -> Any:
     """Return a document with lists in the place of tuples, as it is read again."""
     if isinstance(value, dict):
-        return {key: _lists(member) for key, member in value.items()}
+        return {
+            key: _lists(member) if type(member) in _CONTAINERS else member
+            for key, member in value.items()
+        }
     return [*map(_lists, value)] if isinstance(value, list | tuple) else value
+
+
+_CONTAINERS = frozenset({dict, list, tuple})
 
 
 def json_schema(kind: Any) -> dict[str, Any]:

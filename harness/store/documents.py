@@ -21,6 +21,7 @@ from typing import (
     get_type_hints,
 )
 
+import msgspec
 from msgspec.structs import replace
 
 from harness import jsonfile, structs
@@ -177,8 +178,10 @@ def write_atomically(path: Path, content: bytes) -> None:
 
 def json_bytes(document: Any) -> bytes:
     """Return a document as its file has it; TypeError or ValueError for what JSON cannot have."""
-    text = json.dumps(document, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
-    return printable(text).encode()
+    compact = json.dumps(document, ensure_ascii=False, allow_nan=False)
+    # Surrogates pass, until they are written out. json itself indents much more slowly.
+    indented = msgspec.json.format(compact.encode("utf-8", "surrogatepass"), indent=1)
+    return printable(indented.decode("utf-8", "surrogatepass")).encode() + b"\n"
 
 
 def not_written(path: Path, error: OSError) -> RunFailed:
