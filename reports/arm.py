@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -51,7 +52,7 @@ class Arm:
         return marked(self.name, self.emulated, bool(self.unknown))
 
     @cached_property
-    def of_each_run(self) -> list[dict[Quantity, Point]]:
+    def of_each_run(self) -> list[Mapping[Quantity, Point]]:
         """Return what each usable run measured by itself."""
         return [measured(run) for run in self.usable]
 

@@ -21,7 +21,7 @@ from harness.models.score import ScoreStore, summary
 from harness.store.documents import as_json, attributes
 from harness.store.host import NumaNode
 from harness.store.result import Emulated, Manifest
-from harness.store.runs import StoredRun
+from harness.store.runs import StoredRun, once_a_run
 from harness.store.spec import HOST_STATE, RunSpec
 from harness.units import format_bytes
 from reports.formatting import BY_MODEL, stand_in_mark
@@ -319,20 +319,22 @@ def marked(name: str, emulated: Sequence[str], unknown: bool) -> str:
     return f"{name}{f' ({mark})' if mark else ''}{' †' if unknown else ''}"
 
 
-def facts(run: StoredRun) -> dict[str, str]:
+@once_a_run
+def facts(run: StoredRun) -> Facts:
     """Return all comparable facts of a run, flat, as text, without times, ids and paths."""
-    flat = spec_facts(run) | {"memory_bytes": _rounded(run.result.memory_bytes)}
+    flat = {**spec_facts(run), "memory_bytes": _rounded(run.result.memory_bytes)}
     return flat | _manifest_facts(run.manifest) if run.manifest else flat
 
 
-def spec_facts(run: StoredRun) -> dict[str, str]:
+@once_a_run
+def spec_facts(run: StoredRun) -> Facts:
     """Return the facts that were decided before the run: they distinguish series."""
     return facts_of_spec(run.spec, run.head.host_mode)
 
 
 def parameter_facts(spec: RunSpec, names: Iterable[str]) -> dict[str, str]:
     """Return these parameters of ``spec_facts`` alone, which takes a tenth of the time."""
-    return dict(_flatten("params", {n: spec.params[n] for n in names if n in spec.params}))
+    return _flatten("params", {n: spec.params[n] for n in names if n in spec.params})
 
 
 def facts_of_spec(spec: RunSpec, host_mode: str) -> dict[str, str]:
@@ -340,14 +342,14 @@ def facts_of_spec(spec: RunSpec, host_mode: str) -> dict[str, str]:
     members = spec.to_json().items()
     decided = {name: value for name, value in members if name not in _SPEC_LEFT_OUT}
     decided["monitors"] = list(spec.added_monitors)
-    flat = dict(_flatten("", decided))
+    flat = _flatten("", decided)
     arm = {"arm": spec.arm} if spec.arm else {}
     return flat | {"placement": spec.where, "host_mode": host_mode} | arm
 
 
 def _manifest_facts(manifest: Manifest) -> dict[str, str]:
     host, engine = manifest.host, manifest.engine
-    flat = dict(_flatten("host", attributes(host, *_HOST_FACTS)))
+    flat = _flatten("host", attributes(host, *_HOST_FACTS))
     # A reboot moves the last kilobytes; a DIMM more or less shows in three digits.
     flat["host.memory"] = _rounded(host.memory_bytes)
     flat |= _flatten("host.numa_nodes", _nodes(host.numa_nodes))
@@ -406,14 +408,15 @@ def _as_json(value: Any) -> str:
     return str(value) if type(value) is int else _encode(value)
 
 
-def _flatten(prefix: str, value: Any) -> Iterable[tuple[str, str]]:
+def _flatten(prefix: str, value: Any) -> dict[str, str]:
     if isinstance(value, str):
-        yield prefix, value
-    elif isinstance(value, Mapping):
-        for key, inner in value.items():
-            yield from _flatten(f"{prefix}.{key}" if prefix else str(key), inner)
-    else:
-        yield prefix, _as_json(value)
+        return {prefix: value}
+    if not isinstance(value, Mapping):
+        return {prefix: _as_json(value)}
+    flat: dict[str, str] = {}
+    for key, inner in value.items():
+        flat |= _flatten(f"{prefix}.{key}" if prefix else str(key), inner)
+    return flat
 
 
 def _rounded(size_bytes: int | None) -> str:

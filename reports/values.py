@@ -13,7 +13,7 @@ from harness import hdr
 from harness.errors import UsageError
 from harness.sequences import grouped
 from harness.store.result import Better, Label, Labels, Metric, label_text
-from harness.store.runs import StoredRun
+from harness.store.runs import StoredRun, once_a_run
 
 
 @dataclass(frozen=True, order=True)
@@ -197,7 +197,8 @@ def stored_points(run: StoredRun) -> Iterator[Point]:
         )
 
 
-def measured(run: StoredRun) -> dict[Quantity, Point]:
+@once_a_run
+def measured(run: StoredRun) -> Mapping[Quantity, Point]:
     """Return every metric of a run with one number at most, in the order of run.json.
 
     Samples within a run are not repeats of it, so a run counts once, with their median.
@@ -228,7 +229,7 @@ def mean_durations(run: StoredRun, metric: str) -> dict[Quantity, Point]:
     return {point.quantity: point for point in means}
 
 
-def measured_together(runs: Sequence[StoredRun]) -> list[dict[Quantity, Point]]:
+def measured_together(runs: Sequence[StoredRun]) -> list[Mapping[Quantity, Point]]:
     """Return what each repeat of an arm measured, without percentiles that one is too short for.
 
     Else p99.9 of the runs with many durations, next to p99 of all runs, could be the smaller one.
@@ -293,7 +294,8 @@ def _comparable(labels: Labels) -> tuple[tuple[str, str], ...]:
     would differ in them.
     """
     of_suite = "measurement" in labels and "configuration" in labels
-    names = sorted(labels, key=lambda name: (name in (_PERCENTILE, _STATISTIC), name))
+    last = labels.keys() & {_PERCENTILE, _STATISTIC}
+    names = (*sorted(labels.keys() - last), *sorted(last))
     return tuple(
         (name, label_text(labels[name]))
         for name in names
@@ -302,20 +304,29 @@ def _comparable(labels: Labels) -> tuple[tuple[str, str], ...]:
 
 
 def _of_stored(stored: Point) -> Iterator[Point]:
-    durations = stored.histogram
-    if durations is None:
+    if not stored.encoded:
         yield _single(stored)
-    elif durations.total:
+    elif (durations := stored.histogram) and durations.total:
         for percent, at in zip(PERCENTS, durations.percentiles(PERCENTS), strict=True):
             value, note = _percentile(float(at), percent, durations.total)
             yield _read(stored, value, note, **{_PERCENTILE: f"{percent:g}"})
 
 
-def _read(stored: Point, value: float | None, note: str, **labels: str) -> Point:
-    """Return a number that is read from a stored metric."""
-    samples = () if value is None else (value,)
-    named = {**stored.labels, **labels}
-    return replace(stored, labels=named, samples=samples, encoded=(), note=note)
+def _read(stored: Point, value: float | None, note: str, metric: str = "", **labels: str) -> Point:
+    """Return a number that is read from a stored metric, as ``metric`` if it has another name."""
+    return Point(
+        metric or stored.metric,
+        stored.unit,
+        stored.better,
+        {**stored.labels, **labels},
+        () if value is None else (value,),
+        (),
+        stored.runs,
+        stored.stored_as,
+        note,
+        stored.settings,
+        stored.empty_ns,
+    )
 
 
 def _percentile(value: float, percent: float, total: int) -> tuple[float | None, str]:
@@ -336,7 +347,9 @@ def _single(stored: Point) -> Point:
         name = IN_STREAMS + name
     elif name.endswith(_PERCENTILE_NS) and _PERCENTILE in stored.labels:
         name, note = name.removesuffix(_PERCENTILE_NS) + _OF, READY_MADE
-    return replace(_read(stored, stored.value, note), metric=name)
+    if name == stored.metric and len(stored.samples) == 1:
+        return stored
+    return _read(stored, stored.value, note, name)
 
 
 def natural(text: str) -> tuple[tuple[int, int, str], ...]:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, wraps
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -167,3 +167,20 @@ class StoredRun:
         head = head_of(self.result, self.manifest).to_json()
         content = json.dumps(head, separators=(",", ":")).encode()
         return StoredRun(self.directory, IndexEntry(stamps, content))
+
+
+T = TypeVar("T")
+
+
+def once_a_run(read: Callable[[StoredRun], T]) -> Callable[[StoredRun], T]:
+    """Call a function of a run's documents once, and keep the result as long as the run."""
+    name = f"{read.__module__}.{read.__qualname__}"
+
+    @wraps(read)
+    def result_of(run: StoredRun) -> T:
+        results: dict[str, T] = vars(run)
+        if name not in results:
+            results[name] = read(run)
+        return results[name]
+
+    return result_of
