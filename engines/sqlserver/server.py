@@ -9,36 +9,31 @@ an option is stored with every run, so it must not contain a password.
 
 from __future__ import annotations
 
-import csv
 import hashlib
 import ipaddress
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from engines import _loading
 from engines._external import PREFIX, DsnUrl, ExternalServer, dsn_text, end_session
-from engines._loading import FileLoad, LoadJob, Workers, columns_in, loading
 from engines._sql_engine import CounterReader, SqlEngine
 from engines.sqlserver.connection import ERRORS, SqlServerConnection, SqlServerLogin, explain
+from engines.sqlserver.load import Loader
+from engines.sqlserver.waits import SessionObserver
 from harness.engine import (
     EngineContext,
     EngineOptions,
     EngineVersion,
     FillRequest,
-    LoadRequest,
     SqlConnection,
 )
 from harness.errors import RunFailed, UsageError
-from harness.progress import Task
 from harness.query_plan import ExecutedPlan
-from harness.sql_files import statements
 from harness.store.documents import attributes
 from harness.store.spec import JsonObject
-from harness.supervise.silence import limit_s
-from harness.waits import Observation, Resource, WaitObserver
+from harness.waits import WaitObserver
 
 _PROBLEM = "external SQL Server by DSN"
 _FORM = "write mssql://user@host:1433/master?ca=FILE"
@@ -391,156 +386,3 @@ def _rows(connection: Any, sql: str, *values: object) -> list[tuple[Any, ...]]:
     with connection.cursor() as cursor:
         cursor.execute(sql, values or None)
         return [tuple(row) for row in cursor.fetchall()]
-
-
-# Loading: rows of CSV files as TDS bulk inserts into heaps, then keys, indexes and statistics -----
-
-
-class Loader(_loading.Loader[SqlServerConnection]):
-    """Loads a workload's tables over several connections."""
-
-    @contextmanager
-    def empty_tables(
-        self, folder: Path, source_bytes: int, params: JsonObject | None = None
-    ) -> Iterator[Workers[SqlServerConnection]]:
-        with Workers(self._connect, self._connections) as workers:
-            for text in statements(folder, "10_tables", params):
-                self.run(workers.connections[0], text)
-            yield workers
-
-    def load_files(
-        self,
-        workers: Workers[SqlServerConnection],
-        request: LoadRequest,
-        task: Task,
-    ) -> Mapping[str, int]:
-        """The largest table first; the files of a heap are loaded at the same time."""
-        load = FileLoad[SqlServerConnection](request.files, task)
-
-        def job(table: str, path: Path) -> LoadJob[SqlServerConnection]:
-            size = path.stat().st_size
-
-            def copy(connection: SqlServerConnection) -> int:
-                with loading(path):
-                    rows = insert(connection, table, path)
-                task.advance(size, note=path.name)
-                return rows
-
-            return load.job(1, table, load.bytes[table], copy, shared=True)
-
-        jobs = [job(table, path) for table, paths in request.files.items() for path in paths]
-        workers.run([*jobs, *self.final_jobs(request.schema, load.bytes, task)])
-        return load.rows
-
-    def run_dump(self, dump: Path) -> None:
-        raise RunFailed(f"load {dump.name}", "SQL Server loads no dumps", "export tables as CSV")
-
-    def final_jobs(
-        self, folder: Path, weights: Mapping[str, int], task: Task
-    ) -> list[LoadJob[SqlServerConnection]]:
-        """A clustered key is built before the other indexes, which contain it."""
-        stems = ("20_keys", "30_indexes", "40_foreign_keys", "50_analyze")
-        stages = [(n, statements(folder, stem), False) for n, stem in enumerate(stems, 2)]
-        return self._statement_jobs(stages, weights, task)
-
-    def run(self, connection: SqlServerConnection, sql: str, table: str = "") -> None:
-        connection.execute(sql)
-
-
-def insert(connection: SqlServerConnection, table: str, path: Path) -> int:
-    """Insert the rows of a CSV file as texts, which the server converts; return their number."""
-    columns = connection.execute(f"select top 0 * from {table}").columns
-    count = 0
-
-    def rows(reader: Iterator[list[str]]) -> Iterator[list[str]]:
-        nonlocal count
-        for row in reader:
-            count += 1
-            yield row
-
-    with path.open(encoding="utf-8", newline="") as stream:
-        reader = csv.reader(stream)
-        names = columns_in(path, columns)
-        next(reader, None)
-        try:
-            with connection.raw.cursor() as cursor:
-                cursor.copy_to(data=rows(reader), table_or_view=table, columns=names, tablock=True)
-        except ERRORS as error:
-            raise RunFailed(f"load {path.name} into {table}", str(error)) from error
-    return count
-
-
-# Waits, from the views of sessions, requests and waiting tasks --------------------
-#
-# A request is one wait at a time, that of its first task. Where that waits for other tasks of a
-# parallel plan (CXPACKET and so on), the wait of one of these counts; if none of them waits, the
-# session runs.
-
-#: By the beginning of the wait's type.
-_RESOURCES: Mapping[str, Resource] = {
-    "PAGEIOLATCH": "data read",
-    "WRITELOG": "log sync",
-    "HADR_SYNC_COMMIT": "log sync",
-    "LOGBUFFER": "log write",
-    "LCK": "lock",
-    "PAGELATCH": "buffer",
-    "LATCH": "buffer",
-    "ASYNC_NETWORK_IO": "client",
-}
-#: It has given its processor up and is in the scheduler's queue.
-_YIELDED = "SOS_SCHEDULER_YIELD"
-#: The moments since an idle session's last request in ms; status and wait of one under way.
-_SESSIONS = """
-    select datediff(millisecond, s.last_request_end_time, getdate()), r.status,
-           case when r.wait_type like 'CX%' then t.wait_type else r.wait_type end
-    from sys.dm_exec_sessions s
-    left join sys.dm_exec_requests r on r.session_id = s.session_id
-    outer apply (
-        select top (1) w.wait_type from sys.dm_os_waiting_tasks w
-        where w.session_id = s.session_id and w.wait_type not like 'CX%'
-    ) t
-    where s.is_user_process = 1 and s.session_id <> @@spid and s.database_id = db_id()
-"""
-#: An idle session whose last request ended longer ago is in none of its client's.
-_TURNAROUND_MS = 100
-
-
-class SessionObserver(WaitObserver):
-    """Samples the sessions in the dataset's database; none without VIEW SERVER STATE."""
-
-    events = _RESOURCES
-
-    def __init__(self, connect: Callable[[], SqlServerConnection]) -> None:
-        self._connect = connect
-        self._connection: SqlServerConnection | None = None
-
-    def observe(self) -> Sequence[Observation]:
-        if self._connection is None:
-            self._connection = self._connect()
-        try:
-            # Without a limit, a server that does not answer stops the run along with the monitor.
-            rows = self._connection.execute(_SESSIONS, timeout_s=limit_s("connect")).rows
-        except RunFailed:
-            self.close()
-            raise
-        observations = []
-        for since_ms, status, wait in rows:
-            if status is None:
-                if since_ms is not None and int(str(since_ms)) < _TURNAROUND_MS:
-                    observations.append(Observation("idle"))
-            elif wait is None or wait == _YIELDED:
-                observations.append(Observation("running"))
-            else:
-                observations.append(Observation("waiting", event_of(str(wait))))
-        return observations
-
-    def close(self) -> None:
-        connection, self._connection = self._connection, None
-        if connection is not None:
-            connection.close()
-
-
-def event_of(wait: str) -> str:
-    """Return ``LCK:LCK_M_X`` where the beginning is one of ours, else the wait's type."""
-    kind = next((kind for kind in _RESOURCES if wait == kind or wait.startswith(f"{kind}_")), "")
-    return f"{kind}:{wait}" if kind and kind != wait else wait

@@ -11,10 +11,6 @@ Layout, the same for every placement, so that only the devices differ::
 A server that starts restores the newest whole snapshot that it finds. A dataset consists of
 the snapshots of a server that was stopped; tables, procedures and rows are in them, users and
 settings are not.
-
-The server lists its last ten snapshots only: the counters are of those that ended between two
-readings, by what is new in the list. A measurement window saves data as a long run does if whole
-snapshots are in it.
 """
 
 from __future__ import annotations
@@ -24,16 +20,16 @@ import secrets
 import signal
 import socket
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import closing, suppress
 from pathlib import Path
 
-from engines import _sql_engine
 from engines._installation import workloads_in
 from engines._managed import DataFolders, ManagedServer
 from engines._programs import run_once
 from engines._sql_engine import CallsSql
 from engines._timeouts import TIMEOUTS
+from engines.voltdb.counters import VoltDbCounterReader, write_back_warnings
 from engines.voltdb.deployment import (
     FREQUENCY,
     SETTINGS,
@@ -67,7 +63,6 @@ from harness.supervise.failures import log_tail
 from harness.supervise.linux import network_of
 from harness.supervise.silence import limit_s, phase
 from harness.supervise.user_files import acting_as, make_directory, write_text
-from harness.units import NS_PER_S
 from harness.warnings import RunWarning
 
 _HOST = "127.0.0.1"
@@ -166,83 +161,6 @@ class Cluster(DataFolders[Installation]):
     @property
     def _temporary(self) -> Path:
         return self.context.scratch / "tmp"
-
-
-#: Counters of the snapshots that have ended, and of their bytes.
-SNAPSHOTS_ENDED, SNAPSHOT_BYTES = "voltdb_snapshots_count", "voltdb_snapshot_written_bytes"
-
-
-class VoltDbCounterReader(_sql_engine.CounterReader):
-    """The monitoring connection of one server start."""
-
-    def __init__(self, connection: VoltDbConnection) -> None:
-        self._connection = connection
-        #: Bytes of each snapshot that has ended, by its transaction.
-        self._snapshots: dict[int, int] = {}
-
-    def read(self) -> Mapping[str, float]:
-        """All counters; RunFailed where the server does not answer."""
-        return {**self._procedures(), **self._written()}
-
-    def close(self) -> None:
-        """Close; no error when the server is gone."""
-        self._connection.close()
-
-    def _procedures(self) -> dict[str, float]:
-        """Calls of procedures since the server started, and those that aborted or failed."""
-        rows = self._statistics("PROCEDURE")
-        names = {
-            "invocations": "voltdb_calls_count",
-            "aborts": "voltdb_aborts_count",
-            "failures": "voltdb_failures_count",
-        }
-        return {
-            name: float(sum(int(str(row[column])) for row in rows))
-            for column, name in names.items()
-        }
-
-    def _written(self) -> dict[str, float]:
-        ended: dict[int, int] = {}
-        running: set[int] = set()
-        for row in self._statistics("SNAPSHOTSTATUS"):
-            snapshot = int(str(row["txnid"]))
-            ended[snapshot] = ended.get(snapshot, 0) + int(str(row["size"]))
-            if not row["end_time"] or row["result"] != "SUCCESS":
-                running.add(snapshot)
-        self._snapshots |= {
-            snapshot: size for snapshot, size in ended.items() if snapshot not in running
-        }
-        return {
-            SNAPSHOTS_ENDED: float(len(self._snapshots)),
-            SNAPSHOT_BYTES: float(sum(self._snapshots.values())),
-        }
-
-    def _statistics(self, selector: str) -> list[dict[str, object]]:
-        tables = self._connection.call("@Statistics", selector, 0).tables
-        return [dict(row) for table in tables for row in table.records()]
-
-
-def write_back_warnings(
-    window: Mapping[str, float], settings: Mapping[str, str], window_ns: int
-) -> Iterator[RunWarning]:
-    """``window``: what it added to the counters; ``settings``: of the run."""
-    if (ended := window.get(SNAPSHOTS_ENDED)) is None or ended > 0:
-        return
-    length = f"a window of {window_ns / NS_PER_S:g} s"
-    if settings["snapshot_enabled"] != "true":
-        yield RunWarning(
-            "no-snapshots",
-            "automatic snapshots are off: the data tier is not written to",
-            length,
-            "turn them on: --set snapshot_enabled=true",
-        )
-        return
-    yield RunWarning(
-        "no-snapshot-in-window",
-        "no snapshot ended in the window",
-        f"{length}, a snapshot every {settings['snapshot_frequency']}",
-        "raise --duration, or lower --set snapshot_frequency=…",
-    )
 
 
 class ManagedVoltDb(CallsSql, ManagedServer[Installation, Cluster]):

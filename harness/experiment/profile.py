@@ -32,6 +32,7 @@ from harness import registry
 from harness.errors import UsageError, unknown
 from harness.experiment.placement import Placement, parse_placement
 from harness.experiment.profile_document import Profile
+from harness.experiment.profile_overrides import changed, resized, with_drivers, with_params
 from harness.host.listen_address import parse_listen
 from harness.host.processors import parse_cpus
 from harness.iotrace.page import parse_plant
@@ -176,18 +177,18 @@ def load_profile(
     document = load_yaml(path)
     document.to(Profile)
     if size is not None:
-        document = _resized(document, size)
+        document = resized(document, size)
     if params:
-        document = _with_params(document, params)
+        document = with_params(document, params)
     if drivers:
-        document = _with_drivers(document, drivers)
+        document = with_drivers(document, drivers)
     if repeats is not None:
         document = replace(document, value={**document.value, "repeats": repeats})
     if monitors:
         fixed = document.value.get("fixed", {})
         added = list(dict.fromkeys((*fixed.get("monitors", ()), *monitors)))
         fixed = {**fixed, "monitors": added}
-        document = _changed(document, {**document.value, "fixed": fixed})
+        document = changed(document, {**document.value, "fixed": fixed})
     published = path.with_name(_PUBLISHED)
     try:
         return expand(document, published if published.exists() else None, emulate)
@@ -208,18 +209,18 @@ def _smallest_size(document: YamlDocument) -> float | None:
     if size is None or _fits(document):
         return None
     refused, fitting = float(size), float(size)
-    while not _fits(_resized(document, fitting)):
+    while not _fits(resized(document, fitting)):
         refused, fitting = fitting, fitting * 2
         if fitting > _MOST_SIZE:
             return None
     for _ in range(_HALVINGS):
         middle = math.sqrt(refused * fitting)
         refused, fitting = (
-            (refused, middle) if _fits(_resized(document, middle)) else (middle, fitting)
+            (refused, middle) if _fits(resized(document, middle)) else (middle, fitting)
         )
     step = 10.0 ** (math.floor(math.log10(fitting)) - 1)
     rounded = (float(f"{count * step:.2g}") for count in (fitting // step, fitting // step + 1))
-    return next((factor for factor in rounded if _fits(_resized(document, factor))), fitting)
+    return next((factor for factor in rounded if _fits(resized(document, factor))), fitting)
 
 
 def _fits(document: YamlDocument) -> bool:
@@ -231,97 +232,6 @@ def _fits(document: YamlDocument) -> bool:
         return False
     limits = (spec.memory_limit_bytes for spec in runs)
     return all(limit is None or limit >= LEAST_MEMORY for limit in limits)
-
-
-def _resized(document: YamlDocument, size: float) -> YamlDocument:
-    if "size" not in document.value:
-        raise UsageError(
-            f"size {size:g} of {document.path}",
-            "this profile has no size: nothing in it scales",
-            "leave --size out, or give the profile a size and expressions of it",
-        )
-    if not (math.isfinite(size) and size > 0):
-        raise UsageError(f"size {size:g}", "not a positive number", "give a size such as 0.5")
-    return replace(document, value={**document.value, "size": size})
-
-
-def _with_params(document: YamlDocument, params: JsonObject) -> YamlDocument:
-    """The profile with these workload parameters, whatever it says of them itself.
-
-    An axis has this value alone; of configurations, those that have it are left.
-    """
-    profile = document.value
-    axes = dict(profile["axes"])
-    over = {name: [params[name]] for name in axes.get("params", {}) if name in params}
-    if over:
-        axes["params"] = {**axes["params"], **over}
-    fixed = {name: value for name, value in params.items() if name not in over}
-    entries: Sequence[int] = range(len(axes.get("configuration", ())))
-    for name, value in params.items():
-        values = [
-            e["params"][name] for e in axes.get("configuration", ()) if name in e.get("params", {})
-        ]
-        if values:
-            fixed.pop(name)
-            if value not in values:
-                texts = list(dict.fromkeys(map(str, values)))
-                raise unknown(
-                    f"{name} {value!r} of {document.path}",
-                    "no configuration of this profile has it",
-                    str(value),
-                    texts,
-                    "its values: {}",
-                )
-            together = profile["axes"]["configuration"]
-            entries = [
-                position
-                for position in entries
-                if together[position].get("params", {}).get(name, value) == value
-            ]
-            axes["configuration"] = [together[position] for position in entries]
-    merged = profile.get("fixed", {})
-    merged = {**merged, "params": {**merged.get("params", {}), **fixed}}
-    changed = {**profile, "axes": axes, "fixed": merged}
-    return _changed(document, changed, tuple(over), entries)
-
-
-def _changed(
-    document: YamlDocument,
-    value: Any,
-    params: Sequence[str] = (),
-    entries: Sequence[int] | None = None,
-) -> YamlDocument:
-    """The profile with another value, and the lines of the places that this value still has.
-
-    ``params``: axes whose values are not the file's. ``entries``: positions in the file of the
-    configurations, if some are left out.
-    """
-    lines: dict[Where, int] = {}
-    for place, line in document.lines.items():
-        where = place
-        if where[:2] == ("axes", "params") and len(where) > 3 and where[2] in params:
-            continue
-        if entries is not None and where[:2] == ("axes", "configuration") and len(where) > 2:
-            if where[2] not in entries:
-                continue
-            where = (*where[:2], [*entries].index(int(where[2])), *where[3:])
-        try:
-            reduce(getitem, where, value)
-        except (LookupError, TypeError):
-            continue
-        lines[where] = line
-    return replace(document, value=value, lines=lines)
-
-
-def _with_drivers(document: YamlDocument, drivers: Sequence[str]) -> YamlDocument:
-    """The profile with these drivers in place of its fixed one; an axis of drivers stays."""
-    profile = document.value
-    together = profile["axes"].get("configuration", ())
-    if "driver" in profile["axes"] or any("driver" in entry for entry in together):
-        return document
-    fixed = {key: value for key, value in profile.get("fixed", {}).items() if key != "driver"}
-    axes = {**profile["axes"], "driver": list(drivers)}
-    return _changed(document, {**profile, "axes": axes, "fixed": fixed})
 
 
 def expand(

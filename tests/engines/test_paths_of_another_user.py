@@ -48,7 +48,7 @@ ALLOWED = {
         "engines/postgres/load.py _copy_file",
         "engines/rocksdb/installation.py read_options_file",
         "engines/spark/configuration.py _in_file",
-        "engines/sqlserver/server.py insert",
+        "engines/sqlserver/load.py insert",
         "engines/voltdb/load.py procedures_digest",
     },
     "below /proc": {

@@ -17,7 +17,7 @@ from tsql_stand_in import Databases
 from typer.testing import CliRunner
 
 from engines.sqlserver.connection import translate
-from engines.sqlserver.server import event_of
+from engines.sqlserver.waits import event_of
 from harness import paths, registry
 from harness.cli.app import app
 from harness.drivers.hammerdb.script import target_of

@@ -20,9 +20,9 @@ from narrowed import present
 from open_files import LOOPBACK, listening
 from tpcc_reference import LOADED, NOTHING_NEW, TABLES, TIMES, UNUSED_ITEM, Line
 
+from engines.voltdb.counters import SNAPSHOT_BYTES, SNAPSHOTS_ENDED
+from engines.voltdb.counters import write_back_warnings as window_warnings
 from engines.voltdb.deployment import deployment, settled
-from engines.voltdb.engine import SNAPSHOT_BYTES, SNAPSHOTS_ENDED
-from engines.voltdb.engine import write_back_warnings as window_warnings
 from harness.engine import FillRequest
 from harness.errors import RunFailed
 from harness.progress import SilentProgress

@@ -17,7 +17,8 @@ from harness.store.run_store import Store
 from harness.store.runs import StoredRun
 from reports.explain.devices import TierSources
 from reports.fidelity.page import COMPARED, FigureRuns, page_of, write_paper
-from reports.published import Numbers, plan_metrics, plan_summaries
+from reports.plan_metrics import plan_metrics, plan_summaries
+from reports.published import Numbers
 from reports.statistics import Missing
 from reports.values import Quantity
 
