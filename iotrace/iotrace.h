@@ -57,6 +57,7 @@ struct thread {
   uint64_t wake_ns;    // by which a sleep typically ends late
   uint64_t rested_ns;  // processor time of the thread at the end of its last modelled call
   uint64_t excess_ns;  // processor time of its calls that was more than theirs on the device
+  unsigned wanted;     // by others: its processor, in so many of its next syncs
 };
 // The calling thread with its slot and its present role; NULL where no slot is free.
 struct thread *this_thread(void);
@@ -174,6 +175,7 @@ struct due {
   uint64_t filling_ns; // processor time of filling the page cache
   uint64_t processor_ns; // of the kernel, for the request
   bool as_engine_saw;
+  bool flushes; // a volatile cache, once the writes are done: a thread waits for each
 };
 // When a call that began at `start` would have ended on the modelled device of its part.
 struct due due_at(struct thread *thread, const struct access *access, uint64_t start);

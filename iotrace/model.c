@@ -267,6 +267,13 @@ static struct due device_due(unsigned number, enum operation operation, uint64_t
                       .processor_ns = models_of_page()->devices[number].processor_ns[operation]};
 }
 
+static struct due sync_due(unsigned number, uint64_t bytes, uint64_t end_ns) {
+  const struct device *device = &models_of_page()->devices[number];
+  struct due due = device_due(number, SYNC, end_ns);
+  due.flushes = bytes != 0 && device->volatile_cache != 0;
+  return due;
+}
+
 bool models_sync(enum part part) {
   if (page == NULL || part == OTHER) {
     return false;
@@ -305,13 +312,14 @@ static struct due buffered(struct thread *thread, unsigned number, const struct 
     }
     cache_sync(&pages, &start);
     unsigned sync = sync_of(number, take_grown(access->descriptor));
-    return device_due(number, SYNC, request(thread, number, sync, access->bytes, start, true));
+    return sync_due(number, access->bytes,
+                    request(thread, number, sync, access->bytes, start, true));
   }
   pages.offset = 0; // and not where the next write() goes
   pages.bytes = size_of(access->descriptor);
   uint64_t dirty = cache_sync(&pages, &start);
   unsigned sync = sync_of(number, access->grown);
-  return device_due(number, SYNC, request(thread, number, sync, dirty, start, true));
+  return sync_due(number, dirty, request(thread, number, sync, dirty, start, true));
 }
 
 struct due due_at(struct thread *thread, const struct access *access, uint64_t start) {
@@ -325,12 +333,11 @@ struct due due_at(struct thread *thread, const struct access *access, uint64_t s
     due.as_engine_saw = models_of_page()->devices[number].page_cache == BUFFERED_AS_AN_ENGINE_SAW;
     return due;
   }
-  enum operation operation = access->operation;
-  if (operation == WRITE && access->file.durable) {
-    operation = SYNC;
-  }
-  return device_due(number, operation,
-                    request(thread, number, operation, access->bytes, start, true));
+  bool durable = access->operation == WRITE && access->file.durable;
+  enum operation operation = durable ? SYNC : access->operation;
+  uint64_t end_ns = request(thread, number, operation, access->bytes, start, true);
+  return durable ? sync_due(number, access->bytes, end_ns)
+                 : device_due(number, operation, end_ns);
 }
 
 // The modelled device of a descriptor's file, if its page cache is modelled; -1: it has none.

@@ -15,7 +15,7 @@
 #include <stdint.h>
 
 #define PAGE_MAGIC 0x31435254424f4954ULL // "TIOBTRC1"
-#define PAGE_VERSION 16
+#define PAGE_VERSION 17
 #define PAGE_SLOTS 1024
 #define PAGE_NAME 16
 
@@ -94,6 +94,7 @@ struct device {
   uint64_t throttle_pages;     // dirty pages above which a writer waits for it
   uint64_t expire_ns;          // age of dirty pages at which write-back takes them
   uint64_t fill_ns;            // processor time of a folio that is not cached, with its copying
+  uint64_t volatile_cache;     // that a sync flushes, after its writes; 0: there is none
   // Of a device that completes writes in a buffer of burst_bytes: each time that so many bytes have
   // come together it programs them, which takes so long, and a sync waits for that. 0: no buffer.
   uint64_t program_bytes;
@@ -134,7 +135,7 @@ struct models {
   uint64_t chunks_lost; // pages that found no chunk: they are never resident
 };
 _Static_assert(sizeof(struct service) == 2248, "the writer knows this layout");
-_Static_assert(sizeof(struct device) == 31 * 8 + 4 * 2248, "the writer knows this layout");
+_Static_assert(sizeof(struct device) == 32 * 8 + 4 * 2248, "the writer knows this layout");
 _Static_assert(sizeof(struct models) <= MODEL_BYTES, "models fit");
 
 // 512 pages of 4 KiB of one file, which is known by a hash of its device and inode.

@@ -12,6 +12,10 @@
 #define WAKE_STEP_NS 100
 #define WAKE_STEPS_DOWN 8
 #define MOST_EXCESS_NS 1000000
+// A wake that is late by more has waited for a processor, which the thread's next syncs find wanted,
+// too.
+#define WAITED_NS 10000
+#define CALLS_WANTED 8
 #define LONGEST_DELAY_NS 10000000000ULL
 // A call of the base tier may end later than the modelled device's by what no engine notices.
 #define LATE_NS 2000
@@ -87,15 +91,20 @@ uint64_t use_processor(uint64_t ns) {
 }
 
 // Sleeps until shortly before the deadline. The wake's lateness is a running quantile of one in nine:
-// what a processor takes to wake, without the waiting for one.
-static void sleep_towards(struct thread *thread, uint64_t deadline) {
+// what a processor takes to wake, without the waiting for one. Returns the time.
+static uint64_t sleep_towards(struct thread *thread, uint64_t deadline) {
   sleep_until(deadline - thread->wake_ns);
-  if (now_ns() > deadline) {
+  uint64_t woken = now_ns();
+  if (woken > deadline) {
     thread->wake_ns += thread->wake_ns < LONGEST_WAKE_NS ? WAKE_STEP_NS : 0;
   } else {
     uint64_t step = WAKE_STEPS_DOWN * WAKE_STEP_NS;
     thread->wake_ns -= thread->wake_ns < step ? thread->wake_ns : step;
   }
+  if (woken > deadline + WAITED_NS) {
+    thread->wanted = CALLS_WANTED;
+  }
+  return woken;
 }
 
 uint64_t wait_until(struct thread *thread, uint64_t now, uint64_t deadline) {
@@ -105,6 +114,20 @@ uint64_t wait_until(struct thread *thread, uint64_t now, uint64_t deadline) {
   while ((now = now_ns()) < deadline) {
   }
   return now;
+}
+
+// A sync waits for its writes, and then for the flush, which begins later where the thread got no
+// processor in between. While no other thread wants one, a second sleep would only use processor time.
+static uint64_t wait_for_flush(struct thread *thread, uint64_t now, uint64_t deadline) {
+  uint64_t written = deadline > now ? now + (deadline - now) / 2 : now;
+  if (thread->wanted != 0) {
+    thread->wanted--;
+    if (written > now + thread->wake_ns) {
+      now = sleep_towards(thread, written);
+      deadline += now > written + WAITED_NS ? now - written : 0;
+    }
+  }
+  return wait_until(thread, now, deadline);
 }
 
 static long times_preempted(void) {
@@ -238,7 +261,8 @@ static uint64_t wait_for_device(struct thread *thread, struct cell *cell, const 
     processor_ns += later(due.filling_ns, copied_ns) - copied_ns;
     begun = processor_ns != 0 ? clock_ns(CLOCK_THREAD_CPUTIME_ID) : 0;
     uint64_t lost = use_processor(later(processor_ns, thread->excess_ns) - thread->excess_ns);
-    end = wait_until(thread, now_ns(), due.end_ns + lost);
+    end = due.flushes ? wait_for_flush(thread, now_ns(), due.end_ns + lost)
+                      : wait_until(thread, now_ns(), due.end_ns + lost);
   }
   if (due.as_engine_saw && end > due.end_ns) {
     add_overdue(thread, end - due.end_ns);

@@ -45,7 +45,7 @@ _SUFFIX = ".yml"
 #: Keys of a file whose values a model has as they are.
 AS_STATED = (
     *("name", "description", "basis", "source", "made_of", "page_cache", "parallel"),
-    *("directions", "in_engine"),
+    *("volatile_cache", "directions", "in_engine"),
 )
 #: What each part of an engine does to its files.
 _NEEDS: Mapping[str, tuple[str, ...]] = {
@@ -115,9 +115,10 @@ class DeviceModel:
     ``directions``: whether reads and writes (syncs among them) share the servers and what the
     device moves, or have each their own.
     ``basis``: ``measured`` (on a tier), ``published``, ``target`` (a vendor's promise),
-    or ``constant``. ``made_of``: None of published figures. ``in_engine``: the durations are those
-    of an engine's calls on this host, which contain the copying from the page cache and the waiting
-    for processors.
+    or ``constant``. ``volatile_cache``: a sync flushes it, once its writes are done: where
+    processors are wanted, it waits for one twice. ``made_of``: None of published figures.
+    ``in_engine``: the durations are those of an engine's calls on this host, which contain the
+    copying from the page cache and the waiting for processors.
     """
 
     name: str
@@ -135,6 +136,7 @@ class DeviceModel:
     after_work: Mapping[str, AfterWork] = field(default_factory=dict)
     depth_longer_ns: tuple[int, ...] = ()
     directions: Directions = "shared"
+    volatile_cache: bool = True
     in_engine: bool = False
     source: str = ""
     made_of: MeasuredTier | None = None
@@ -153,7 +155,7 @@ class DeviceModel:
         return content_hash(
             {
                 **attributes(self, "page_cache", "parallel", "bandwidth", "fill_ns"),
-                **attributes(self, "directions", "in_engine"),
+                **attributes(self, "volatile_cache", "directions", "in_engine"),
                 "burst": dict(self.burst_bytes),
                 "processor": dict(self.processor_ns),
                 "after_work": {
@@ -255,7 +257,9 @@ def _constant(name: str) -> DeviceModel:
         return DeviceModel(name, "A device of no latency", "constant")
     point = SizePoint(4096, constant(duration_ns), name)
     points = dict.fromkeys(OPERATIONS, (point,))
-    return DeviceModel(name, "Every request takes the same time", "constant", points=points)
+    return DeviceModel(
+        name, "Every request takes the same time", "constant", points=points, volatile_cache=False
+    )
 
 
 def load_model(path: Path) -> DeviceModel:
@@ -387,7 +391,7 @@ def _device(model: DeviceModel, cache: PageCache) -> bytes:
     beyond = deepest * (MOST_DEPTHS - max(1, len(model.depth_longer_ns)))
     pages = _UNLIMITED_PAGES if cache.size_bytes is None else cache.size_bytes // _PAGE_BYTES
     return struct.pack(
-        "<31Q",
+        "<32Q",
         min(model.parallel, MOST_PARALLEL),
         int(model.directions == "separate"),
         _ps_per_byte(model, "read"),
@@ -401,6 +405,7 @@ def _device(model: DeviceModel, cache: PageCache) -> bytes:
         max(1, cache.throttle_bytes // _PAGE_BYTES),
         cache.expire_ns,
         model.fill_ns,
+        int(model.page_cache and model.volatile_cache),
         buffer.program_bytes if buffer else 0,
         buffer.program_ns if buffer else 0,
         *(model.processor_ns.get(operation, 0) for operation in OPERATIONS),

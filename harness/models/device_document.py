@@ -104,6 +104,13 @@ class DeviceDocument(
         Mapping[_Operation, AfterWorkDocument],
         Meta(min_length=1, description=AfterWorkDocument.__doc__),
     ] = field(default_factory=dict)
+    volatile_cache: Annotated[
+        bool,
+        Meta(
+            description="whether a sync flushes the device's cache after its writes, which is "
+            "a second wait for a processor where others want it"
+        ),
+    ] = written(True)
     in_engine: Annotated[
         bool,
         Meta(

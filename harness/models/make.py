@@ -105,6 +105,7 @@ def model_of(run: StoredRun, name: str) -> DeviceModel:
         else {},
         after_work=dict(_after_work(metrics)) if buffered else {},
         depth_longer_ns=() if in_memory else depth_longer_ns,
+        volatile_cache=bool(facts.volatile_cache),
         readahead_bytes=facts.readahead_bytes or DEFAULT_READAHEAD_BYTES,
         source=f"run {run.run_id}",
         made_of=MeasuredTier(tier.name, run.manifest.host.host_id),

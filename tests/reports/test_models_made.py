@@ -1,5 +1,6 @@
 """A device model that is made of a suite's run: calls, rates, what precedes a call."""
 
+import json
 from typing import Any
 
 import pytest
@@ -8,6 +9,7 @@ from report_runs import histogram, metric
 
 from harness.models.device import OPERATIONS, load_model
 from harness.models.make import as_yaml, model_of
+from harness.store.runs import StoredRun
 
 
 def test_of_a_throttled_device_the_calls_count_that_did_not_wait_for_the_throttle(tmp_path):
@@ -44,3 +46,15 @@ def test_a_model_keeps_what_work_before_a_call_adds(tmp_path):
     assert {work.processor_ns for work in after_work.values()} == {25_000}
     longer = [after_work[operation].longer_ns for operation in OPERATIONS]
     assert longer == pytest.approx([10_000] * 3, rel=0.05)
+
+
+@pytest.mark.parametrize(("fact", "flushes"), [(True, True), (False, False), (None, False)])
+def test_a_model_keeps_whether_a_sync_flushes_a_cache(tmp_path, fact, flushes):
+    run = device_suite(tmp_path, "ssd", 100)
+    manifest = run.directory / "manifest.json"
+    document = json.loads(manifest.read_text())
+    document["tiers"][0]["facts"]["volatile_cache"] = fact
+    manifest.write_text(json.dumps(document))
+    path = tmp_path / "made.yml"
+    path.write_text(as_yaml(model_of(StoredRun(run.directory), "made")))
+    assert load_model(path).volatile_cache is flushes

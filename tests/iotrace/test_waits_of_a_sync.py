@@ -1,0 +1,63 @@
+"""How often a modelled sync waits for a processor, on a clock of the test (late_wakes.c)."""
+
+import subprocess
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from modelled_tier import OPEN_TABLE, buffered, use
+
+
+@pytest.fixture(scope="session")
+def late_wakes(tmp_path_factory):
+    library = tmp_path_factory.mktemp("late") / "late_wakes.so"
+    source = Path(__file__).with_name("late_wakes.c")
+    subprocess.run(["cc", "-shared", "-fPIC", "-o", library, source, "-ldl"], check=True)
+    return library
+
+
+@pytest.fixture
+def syncs(trace, run, late_wakes, monkeypatch):
+    """Make syncs of 100 ms: the sleeps and the milliseconds of each."""
+
+    def syncs(late_ms, calls, written=4096, **model):
+        use(trace, replace(buffered(read=1, write=1, sync=100_000), **model))
+        traced = trace.environment(trace.page.descriptor)
+        both = f"{late_wakes}:{traced['LD_PRELOAD']}"
+        late = ",".join(str(ms * 1000) for ms in late_ms)
+        environment = traced | {"LD_PRELOAD": both, "LATE_WAKES": late}
+        monkeypatch.setattr(trace, "environment", lambda _: environment)
+        printed = run(
+            OPEN_TABLE + "import ctypes, time\n"
+            f"sleeps = ctypes.c_int.in_dll(ctypes.CDLL({str(late_wakes)!r}), 'sleeps')\n"
+            f"for _ in range({calls}):\n"
+            f"    os.pwrite(fd, bytes({written}), 0)\n"
+            "    before, start = sleeps.value, time.monotonic_ns()\n"
+            "    os.fdatasync(fd)\n"
+            "    print(sleeps.value - before, round((time.monotonic_ns() - start) / 1e6))"
+        )
+        return [tuple(map(int, line.split())) for line in printed.splitlines()]
+
+    return syncs
+
+
+def test_a_sync_sleeps_once_while_nobody_wants_the_processor(syncs):
+    assert syncs([], 3) == [(1, 100)] * 3
+
+
+def test_after_a_late_wake_syncs_wait_for_their_writes_and_for_the_flush(syncs):
+    """The second call's wake is 50 ms late; of the third's two, 30 and 20 ms."""
+    prompt = [(2, 100)] * 8
+    assert syncs([0, 50, 30, 20], 13) == [
+        *((1, 100), (1, 150), (2, 150)),
+        *prompt,
+        *[(1, 100)] * 2,
+    ]
+
+
+def test_a_sync_of_a_device_without_a_volatile_cache_sleeps_once(syncs):
+    assert syncs([50, 0], 3, volatile_cache=False) == [(1, 150), (1, 100), (1, 100)]
+
+
+def test_a_sync_with_nothing_to_write_sleeps_once(syncs):
+    assert syncs([50, 0], 3, written=0) == [(1, 150), (1, 100), (1, 100)]
