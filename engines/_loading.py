@@ -14,7 +14,7 @@ import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -24,7 +24,7 @@ from engines._managed import AnyServer
 from harness.engine import FillRequest, LoadRequest, SqlConnection
 from harness.errors import RunFailed
 from harness.progress import Task
-from harness.sql_files import text_of
+from harness.sql_files import statements, text_of
 from harness.sql_script import head, tables_of
 from harness.store.spec import JsonObject
 
@@ -256,20 +256,42 @@ class Loader(ABC, Generic[Connection]):
     def run(self, connection: Connection, sql: str, table: str = "") -> None:
         """Execute one statement, on behalf of ``table`` if one is given."""
 
-    def _dump_jobs(self, request: LoadRequest, task: Task) -> list[LoadJob[Connection]]:
-        """Return jobs for scripts, one at a time: they may contain rows of any table."""
+    def _script_jobs(self, request: LoadRequest, task: Task) -> list[LoadJob[Connection]]:
+        """Return a job for the schema's INSERT statements and the dumps, in their order.
 
-        def job(dump: Path) -> LoadJob[Connection]:
-            size = dump.stat().st_size
+        They have rows of any tables. It begins when all files are loaded, since a table may be
+        truncated for its files.
+        """
+        inserts = statements(request.schema, "15_rows")
 
-            def run(_: Connection) -> None:
+        def run(_: Connection) -> None:
+            self.run_statements(inserts)
+            for dump in request.dumps:
                 with loading(dump):
                     self.run_dump(dump)
-                task.advance(size, note=dump.name)
+                task.advance(dump.stat().st_size, note=dump.name)
 
-            return LoadJob(1, frozenset(request.files), False, size, run)
+        size = sum(dump.stat().st_size for dump in request.dumps)
+        some = bool(inserts or request.dumps)
+        return [LoadJob(1, frozenset(request.files), False, size, run)] if some else []
 
-        return [job(dump) for dump in request.dumps]
+    def run_statements(self, texts: Sequence[str]) -> None:
+        """Execute a user's statements in their order, in a session of their own."""
+        if texts:
+            with closing(self._connect()) as connection:
+                for text in texts:
+                    self.run(connection, text)
+
+    def _final_script(
+        self, stage: int, folder: Path, weights: Mapping[str, int]
+    ) -> list[LoadJob[Connection]]:
+        """Return a job for what comes after keys and indexes: triggers, for example."""
+        texts = statements(folder, "45_final")
+
+        def run(_: Connection) -> None:
+            self.run_statements(texts)
+
+        return [LoadJob(stage, frozenset(weights), False, 0, run)] if texts else []
 
     def _statement_jobs(
         self,

@@ -198,19 +198,26 @@ class Loader(_loading.Loader[MySqlConnection]):
             return rows
 
         jobs = [
-            load.job(1, table, load.bytes[table], partial(load_one, table, path), shared=True)
+            load.job(0, table, load.bytes[table], partial(load_one, table, path), shared=True)
             for table, paths in request.files.items()
             for path in paths
         ]
-        jobs += self._dump_jobs(request, task)
+        jobs += self._script_jobs(request, task)
         workers.run([*jobs, *self.final_jobs(request.schema, load.bytes, task)])
         return load.rows
 
     def run_dump(self, dump: Path) -> None:
-        with closing(self._connect()) as connection, dump.open(encoding="utf-8", newline="\n") as f:
+        with (
+            closing(self._connect()) as connection,
+            dump.open(encoding="utf-8-sig", newline="\n") as f,
+        ):
             connection.run(_SESSION)
             for statement in dumped(f, True, dump.name):
                 connection.run(statement.text)
+            connection.run("COMMIT")  # where the dump turns autocommit off
+
+    def run_statements(self, texts: Sequence[str]) -> None:
+        super().run_statements([_SESSION, *texts] if texts else [])
 
     @contextmanager
     def empty_tables(
@@ -241,10 +248,11 @@ class Loader(_loading.Loader[MySqlConnection]):
         stages = [
             (2, combined(statements(folder, "30_indexes", backslash=True)), False),
             (3, combined(statements(folder, "40_foreign_keys", backslash=True)), False),
-            (4, analyse or [f"ANALYZE TABLE {t}" for t in weights], False),
+            (5, analyse or [f"ANALYZE TABLE {t}" for t in weights], False),
         ]
         # Foreign keys are quick, and two at a time often deadlock in MySQL's data dictionary.
-        return self._statement_jobs(stages, weights, task, alone=[3])
+        jobs = self._statement_jobs(stages, weights, task, alone=[3])
+        return [*jobs, *self._final_script(4, folder, weights)]
 
     def run(self, connection: MySqlConnection, sql: str, table: str = "") -> None:
         """Locks of the data dictionary may undo a statement on ``table``, which is repeated."""

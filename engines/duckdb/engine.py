@@ -184,8 +184,9 @@ class DuckDB(WorkerEngine):
     def bulk_load(self, request: LoadRequest) -> None:
         """Schema, Parquet files, keys, indexes, statistics, checkpoint; counts verified."""
         with closing(self.connect()) as connection:
-            for statement in statements(request.schema, "10_tables"):
-                connection.execute(statement)
+            for stem in ("10_tables", "15_rows"):
+                for statement in statements(request.schema, stem):
+                    connection.execute(statement)
             with request.progress.task("loading tables", request.size_bytes, "B") as task:
                 loaded = {
                     table: _insert(connection, table, paths, task)
@@ -193,7 +194,7 @@ class DuckDB(WorkerEngine):
                     if paths
                 }
             verify_counts(loaded, request.row_counts)
-            for stem in ("20_keys", "30_indexes", "40_foreign_keys", "50_analyze"):
+            for stem in ("20_keys", "30_indexes", "40_foreign_keys", "45_final", "50_analyze"):
                 texts = statements(request.schema, stem) or (
                     ["ANALYZE"] if stem == "50_analyze" else []
                 )

@@ -46,7 +46,7 @@ SELECT format('ALTER TABLE %s DROP CONSTRAINT %I', conrelid::regclass, conname),
        format('ALTER TABLE %s ADD CONSTRAINT %I %s', conrelid::regclass, conname,
               pg_get_constraintdef(pg_constraint.oid))
 FROM pg_constraint JOIN pg_namespace ON pg_namespace.oid = connamespace
-WHERE contype = 'f' AND conparentid = 0 AND nspname = ANY (current_schemas(false))"""
+WHERE contype = 'f' AND conparentid = 0 AND nspname !~ '^(pg_|information_schema$)'"""
 
 
 def loading_settings(threads: int, memory_bytes: int | None) -> dict[str, str]:
@@ -99,7 +99,7 @@ class Loader(_loading.Loader[PostgresConnection]):
         copies = copy_jobs(load, self._connections, readable_by(self._server, request.files))
         keys = self._without_foreign_keys()
         final = [
-            *self._dump_jobs(request, task),
+            *self._script_jobs(request, task),
             *self.final_jobs(request.schema, load.bytes, task),
             *self._statement_jobs([(4, keys, False)], load.bytes, task),
         ]
@@ -107,7 +107,10 @@ class Loader(_loading.Loader[PostgresConnection]):
         return load.rows
 
     def run_dump(self, dump: Path) -> None:
-        with closing(self._connect()) as connection, dump.open(encoding="utf-8", newline="\n") as f:
+        with (
+            closing(self._connect()) as connection,
+            dump.open(encoding="utf-8-sig", newline="\n") as f,
+        ):
             for statement in dumped(f, False, dump.name):
                 if statement.rows is None:
                     connection.execute(statement.text)
@@ -156,9 +159,10 @@ class Loader(_loading.Loader[PostgresConnection]):
             (2, statements(folder, "20_keys"), False),
             (3, statements(folder, "30_indexes"), True),
             (4, statements(folder, "40_foreign_keys"), False),
-            (5, final, False),
+            (6, final, False),
         ]
-        return self._statement_jobs(stages, weights, task)
+        script = self._final_script(5, folder, weights)
+        return [*self._statement_jobs(stages, weights, task), *script]
 
     def run(self, connection: PostgresConnection, sql: str, table: str = "") -> None:
         connection.execute(sql)
@@ -178,7 +182,7 @@ def copy_jobs(
         for group in [[path] for path in paths] if spread else [paths]:
             copy = partial(_copy, load.task, table, group, by_server, not spread)
             weight = sum(path.stat().st_size for path in group)
-            yield load.job(1, table, weight, copy, shared=spread)
+            yield load.job(0, table, weight, copy, shared=spread)
 
 
 def _copy(
@@ -194,7 +198,7 @@ def _copy(
     try:
         with raw.transaction():
             if whole:
-                raw.execute(f"TRUNCATE {table}")
+                raw.execute(f"TRUNCATE ONLY {table}")
             for path in paths:
                 rows += _copy_file(raw, table, path, by_server, freeze=whole)
                 task.advance(path.stat().st_size, note=table)

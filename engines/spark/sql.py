@@ -202,6 +202,8 @@ class SqlOnSpark(WorkerEngine, ABC):
                     for path in paths:
                         self._insert(connection, table, path)
                 task.advance(sum(path.stat().st_size for path in paths), note=table)
+            for statement in statements(request.schema, "15_rows"):
+                connection.execute(statement)
             loaded = {
                 table: int(str(connection.execute(f"select count(*) from {table}").rows[0][0]))
                 for table in request.files

@@ -146,6 +146,49 @@ def test_a_folder_that_changes_after_the_check_is_not_loaded(lab, things):
         data.generate(things, digest, engine, lab.root / "changed", SilentProgress())
 
 
+TRIGGERS = {
+    "postgres": "create function f() returns int begin atomic select 1; select 2; end;\n"
+    "create function g() returns trigger language plpgsql as $$ begin new.name := 'cut'; "
+    "return new; end $$;\ncreate trigger cut before insert on part for each row "
+    "execute function g();",
+    "mariadb": "create definer=`origin`@`%` trigger cut before insert on part for each row begin "
+    "set new.name = 'cut'; if new.name = '' then set new.name = 'none'; end if; end;",
+}
+
+
+@pytest.mark.parametrize("name", TRIGGERS)
+def test_a_script_with_its_database_rows_and_triggers(loaded, things, name):
+    """Rows of child tables first, a comment and a body that create no table."""
+    quote = '"' if name == "postgres" else "`"
+    use = "\\c Shop;" if name == "postgres" else "use `Shop`;"
+    things.joinpath("tables.sql").write_text(
+        "\ufeff/* create table other (i int); */ drop database if exists Shop;\n"
+        f"create database Shop;\n{use}\nbegin;\n"
+        + TABLES.replace('"', quote)
+        + f"insert into part values (1, 'first'); insert into {quote}Thing{quote} (id) values (9);"
+        + TRIGGERS[name]
+        + "commit;"
+    )
+    (things / "load/all.sql").write_text(f"{use}\ninsert into part values (2, 'dumped');")
+    with loaded(name, things) as connection:
+        rows = connection.execute("select name from part where name is not null order by 1").rows
+        assert rows == [("dumped",), ("first",), ("x",)]
+        count = connection.execute(f"select count(*) from {quote}Thing{quote}").rows
+        assert count == [(4,)]
+        connection.execute("insert into part values (1, 'x')")
+        rows = connection.execute("select count(*) from part where name = 'cut'").rows
+        assert rows == [(1,)]
+
+
+@pytest.mark.parametrize("name", ["postgres", "mariadb"])
+def test_dumps_without_rows_fail_the_load(loaded, tmp_path, name):
+    (tmp_path / "load").mkdir()
+    (tmp_path / "tables.sql").write_text("create table t (a int);")
+    (tmp_path / "load/t.sql").write_text("create table u (a int); insert into u values (1);")
+    with pytest.raises(RunFailed), loaded(name, tmp_path):
+        pass
+
+
 # What a user writes never includes a file or renders a template ----------------------
 
 INNODB = "create table t (a int, n text character set utf8mb4 comment {text})"
@@ -203,7 +246,7 @@ def test_a_client_s_command_in_a_dump_is_refused_with_its_line(lab, open_path, n
         f"\\ir {open_path}/secret.sql",
         "\\! id",
         "\\copy t from '/dev/zero'",
-        "\\connect d",
+        "load data infile '/dev/zero' into table t;",
     ):
         (folder / "load/t.sql").write_text(f"insert into t values (1);\n{line}\n")
         with pytest.raises(UsageError) as refused:

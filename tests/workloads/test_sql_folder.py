@@ -16,11 +16,11 @@ from harness.engine import Engine, EngineKind, EngineVersion
 from harness.errors import UsageError
 from harness.sql_values import decode, encode
 from harness.workloads.sql.answers import answer_text, compare_rows, read_answer
-from harness.workloads.sql.data import stages
 from harness.workloads.sql.example import write_example
 from harness.workloads.sql.folder import read_folder
 from harness.workloads.sql.ordering import Ordering
 from harness.workloads.sql.params import SqlParams
+from harness.workloads.sql.schema import read_schema, stages
 from harness.workloads.sql.workload import WORKLOAD
 
 
@@ -51,10 +51,11 @@ def check(folder: Path, **params) -> None:
 def test_tables_files_and_queries_are_found(shop):
     (shop / "load" / "Purchase.1.csv").write_text("id\n1\n")
     folder = read_folder(shop)
-    assert folder.tables == ("customer", "product", "purchase")
-    assert {(file.name, file.table) for file in folder.load} == {
+    schema = read_schema(folder, Toy())
+    assert schema.tables == ("customer", "product", "purchase")
+    assert {(file.name, table) for table, files in schema.files.items() for file in files} == {
         ("Purchase.1.csv", "purchase"),
-        *((f"{table}.csv", table) for table in folder.tables),
+        *((f"{table}.csv", table) for table in schema.tables),
     }
     assert len(folder.queries) == len(folder.answers) == 5
     check(shop)
@@ -64,6 +65,10 @@ MISTAKES: dict[str, tuple[Callable[[Path], object], str]] = {
     "no-tables": (lambda shop: (shop / "tables.sql").unlink(), "it has no tables.sql"),
     "empty-tables": (lambda shop: (shop / "tables.sql").write_text("-- none"), "creates a table"),
     "no-such-table": (lambda shop: (shop / "load/custommer.csv").write_text("id\n"), "'customer'"),
+    "no-rows": (lambda shop: without(shop, "load"), "no INSERT"),
+    "search-path": (lambda shop: add(shop, "tables.sql", "set search_path = a;"), "line 29"),
+    "file": (lambda shop: add(shop, "tables.sql", "copy product from '/tmp/a';"), "line 29"),
+    "utf-16": (lambda shop: (shop / "check.sql").write_text("select 1", "utf-16"), "not UTF-8"),
     "extension": (lambda shop: (shop / "load/customer.tsv").write_text("id\n"), "extension"),
     "dump": (lambda shop: (shop / "load/all.sql").write_text("select 1;"), "loads no dumps"),
     "link": (lambda shop: (shop / "load/product.1.csv").symlink_to("/etc/shadow"), "symbolic link"),
@@ -143,7 +148,8 @@ def test_keys_and_indexes_come_after_the_rows():
         "10_tables": ["check_function_bodies", "TABLE"],
         "20_keys": ["TABLE"],
         "30_indexes": ["UNIQUE"],
-        "40_foreign_keys": ["TRIGGER", "TABLE"],
+        "40_foreign_keys": ["TABLE"],
+        "45_final": ["check_function_bodies", "TRIGGER"],
     }
 
 

@@ -13,7 +13,8 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -23,7 +24,7 @@ from harness.engine import Engine, LoadRequest
 from harness.errors import RunFailed, UsageError
 from harness.experiment.placement import Part
 from harness.progress import Progress
-from harness.sql_script import dumped, head, lines_of, write_statements
+from harness.sql_script import dumped, write_statements
 from harness.store.datasets import SOURCE_RECORD, source_record
 from harness.store.documents import write_json_atomically
 from harness.supervise import programs
@@ -31,18 +32,26 @@ from harness.supervise.credentials import unprivileged
 from harness.supervise.silence import VARIABLE, limit_s
 from harness.supervise.user_files import Credentials, make_directory, remove_tree, take_over
 from harness.units import GIB, MIB
-from harness.workloads.sql.folder import DUMP, LOAD, TABLES, SqlFolder, opened_file, read_folder
+from harness.workloads.sql.folder import (
+    DUMP,
+    LOAD,
+    SqlFolder,
+    is_utf_16,
+    not_utf_8,
+    opened_file,
+    read_folder,
+)
+from harness.workloads.sql.schema import read_schema
 
 _SCHEMA, _ROWS, _COPIES = "schema", "rows", "copies"
 _BLOCK = 1 << 20
-#: A line that may be a command of a client, not one of those in rows of COPY and in dumps.
-_COMMAND = re.compile(rb"\n[ \t]*\\(?!N|\.|\\|(?:un)?restrict\b)")
-_LONGEST_COMMAND = 64
-_LATER = (
-    ("30_indexes", re.compile(r"create\s+(unique\s+)?index\b", re.I)),
-    ("40_foreign_keys", re.compile(r"alter\s+table\b.*\bforeign\s+key\b", re.I | re.S)),
-    ("20_keys", re.compile(r"alter\s+table\b.*\badd\b.*\b(primary\s+key|unique)\b", re.I | re.S)),
+#: A line that may be a command of a client, not one of those in rows of COPY and in dumps, or that
+#: may name a database or a file.
+_COMMAND = re.compile(
+    rb"\n(?:\xef\xbb\xbf)?[ \t]*(?:\\(?!N|\.|\\|(?:un)?restrict\b)|(?i:use\s|load\s|source\s"
+    rb"|import\s|create\s+(?:database|schema)\b|copy\b[^\n]*\bfrom\s+(?!stdin)))"
 )
+_LONGEST_COMMAND = 256
 
 
 @dataclass(frozen=True)
@@ -75,50 +84,36 @@ def check_loadable(folder: SqlFolder, engine: Engine) -> None:
             f"{engine.name} loads no dumps",
             "export the tables as CSV or Parquet",
         )
-    stages(folder.tables_sql, engine.backslash_escapes)
+    databases = read_schema(folder, engine).databases
     for name in dumps:
         digest = folder.digests[f"{LOAD}/{name}"]
-        _check_dump(folder.path, name, digest, engine.backslash_escapes)
+        databases = _check_dump(folder.path, name, digest, engine.backslash_escapes, databases)
 
 
 @cache
-def _check_dump(path: Path, name: str, digest: str, backslash: bool) -> None:
-    """UsageError for a client's command in a dump, which is read once as long as it is the same.
+def _check_dump(
+    path: Path, name: str, digest: str, backslash: bool, databases: frozenset[str]
+) -> frozenset[str]:
+    """UsageError for what a dump must not do; returns ``databases`` with the one that it names.
 
-    It is parsed only where a line may be a command: dumps may be large.
+    It is read once as long as it is the same, and parsed only where a line may be a command or
+    name a database: dumps may be large.
     """
+    problem, names = f"{path}/{LOAD}/{name}", {*databases}
     with opened_file(path, f"{LOAD}/{name}") as stream:
         last, suspicious = b"\n", False
         while not suspicious and (block := stream.read(_BLOCK)):
+            if last == b"\n" and is_utf_16(block):
+                raise not_utf_8(problem, block, "not UTF-8: it begins as UTF-16 does")
             suspicious = _COMMAND.search(last + block) is not None
             last = block[-_LONGEST_COMMAND:]
-        if not suspicious:
-            return
-        stream.seek(0)
-        lines = io.TextIOWrapper(stream, encoding="utf-8", errors="replace", newline="\n")
-        for statement in dumped(lines, backslash, f"{path}/{LOAD}/{name}"):
-            for _ in statement.rows or ():
-                pass
-
-
-def stages(text: str, backslash: bool) -> dict[str, list[str]]:
-    """The statements of ``tables.sql`` by what is done when, in files as those of an engine.
-
-    Indexes are built, and keys and foreign keys added, after the rows are loaded, and what comes
-    after the first of them (triggers …) last. UsageError for a statement with rows.
-    """
-    by_stage: dict[str, list[str]] = {"10_tables": []}
-    for statement in dumped(lines_of(text), backslash, TABLES):
-        if statement.rows is not None:
-            raise UsageError(
-                f"{TABLES}: {head(statement.text)}",
-                "rows follow it, which are loaded before keys and indexes are made",
-                f"put it with its rows into {LOAD}/rows.sql",
-            )
-        stage = next((name for name, form in _LATER if form.match(statement.text)), "")
-        stage = stage or ("10_tables" if len(by_stage) == 1 else "40_foreign_keys")
-        by_stage.setdefault(stage, []).append(statement.text)
-    return by_stage
+        if suspicious:
+            stream.seek(0)
+            lines = io.TextIOWrapper(stream, encoding="utf-8", errors="replace", newline="\n")
+            for statement in dumped(lines, backslash, problem, names):
+                for _ in statement.rows or ():
+                    pass
+    return frozenset(names)
 
 
 def source_name(data_digest: str, engine: Engine) -> str:
@@ -158,7 +153,8 @@ def generate(
         raise _changed(path)
     for name in (_SCHEMA, _ROWS, _COPIES):
         _make_private(target / name, user)
-    for stage, statements in stages(folder.tables_sql, engine.backslash_escapes).items():
+    schema = read_schema(folder, engine)
+    for stage, statements in schema.stages.items():
         write_statements(target / _SCHEMA, stage, statements)
     with progress.task(f"copy {path.name}", folder.load_bytes, "B") as task:
         for file in folder.load:
@@ -169,12 +165,12 @@ def generate(
             ):
                 raise _changed(path)
             task.advance(file.size_bytes, note=file.name)
-    files: dict[str, list[str]] = {table: [] for table in folder.tables}
+    files: dict[str, list[str]] = {table: [] for table in schema.tables}
     pairs: list[tuple[Path, str]] = []
-    for file in folder.load:
-        if file.format != DUMP:
+    for table, listed in schema.files.items():
+        for file in listed:
             name = f"{file.name.removesuffix(file.format)}{engine.load_format}"
-            files[file.table].append(name)
+            files[table].append(name)
             pairs.append((target / _COPIES / file.name, name))
     _convert(pairs, target / _ROWS, user, progress)
     remove_tree(target / _COPIES)
@@ -198,6 +194,18 @@ def load(source: Path | None, engine: Engine, progress: Progress) -> None:
         raise RunFailed("load the folder", "its source data are not there", "run again")
     made = read_source(source)
     engine.bulk_load(LoadRequest(made.schema, made.files, {}, progress, made.dumps))
+    if made.dumps and len(empty_tables(engine, made.files)) == len(made.files):
+        raise RunFailed(
+            f"load {', '.join(dump.name for dump in made.dumps)}",
+            "all tables are empty afterwards",
+            "the dumps have no rows, or put them into other tables than those of tables.sql",
+        )
+
+
+def empty_tables(engine: Engine, tables: Iterable[str]) -> list[str]:
+    """Return the tables that have no row."""
+    with closing(engine.connect()) as connection:
+        return [t for t in tables if not connection.execute(f"SELECT 1 FROM {t} LIMIT 1").rows]
 
 
 def _changed(path: Path) -> RunFailed:

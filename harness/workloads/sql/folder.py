@@ -37,24 +37,15 @@ ROWS, DUMP = ("csv", "parquet"), "sql"
 _MOST_BYTES = 16 << 20
 _BLOCK = 1 << 20
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
-_NUMBER = re.compile(r"\.\d+$")
-#: ``public."Order lines"``, ``orders``
-_PART = r'(?:\w+|"[^"\n]+"|`[^`\n]+`)'
-_CREATE = re.compile(
-    r"^\s*create\s+(?:(?:unlogged|global|local|or\s+replace)\s+)*(?:foreign\s+)?table\s+"
-    rf"(?:if\s+not\s+exists\s+)?(?P<name>(?:{_PART}\.)?(?P<last>{_PART}))",
-    re.IGNORECASE | re.MULTILINE,
-)
 #: Digests by file: inode, size and times, which a change of the file changes.
 _digests: dict[Path, tuple[tuple[int, ...], str]] = {}
 
 
 @dataclass(frozen=True)
 class LoadFile:
-    """A file below ``load/``; ``table``: as ``tables.sql`` names it, empty of a dump."""
+    """A file below ``load/``."""
 
     name: str
-    table: str
     format: str
     size_bytes: int
 
@@ -63,13 +54,12 @@ class LoadFile:
 class SqlFolder:
     """Files of a folder when it was read.
 
-    ``tables``: names as in CREATE TABLE, in that order. ``queries`` and ``answers``: texts by the
-    query's name, in the order of names.
+    ``queries`` and ``answers``: texts by the name of the file, in the order of names. What the
+    statements of ``tables.sql`` are depends on the engine (schema.py).
     """
 
     path: Path
     tables_sql: str
-    tables: tuple[str, ...]
     load: tuple[LoadFile, ...]
     queries: Mapping[str, str]
     answers: Mapping[str, str]
@@ -105,8 +95,7 @@ def read_folder(path: Path) -> SqlFolder:
                 "write CREATE TABLE statements into it, or `pg_dump --schema-only`; "
                 f"`harness workload init {path.name or 'shop'}/` writes an example",
             )
-        tables = _tables(path, tables_sql)
-        load = tuple(_load_file(path, name, tables, opened) for name in opened.names(LOAD))
+        load = tuple(_load_file(path, name, opened) for name in opened.names(LOAD))
         digests = {TABLES: hashlib.blake2b(tables_sql.encode(), digest_size=16).hexdigest()}
         digests |= {f"{LOAD}/{file.name}": opened.digest(f"{LOAD}/{file.name}") for file in load}
         queries = opened.texts(QUERIES, "sql")
@@ -118,7 +107,7 @@ def read_folder(path: Path) -> SqlFolder:
                 f"name it as a file of {QUERIES}/, or remove it",
             )
         check = opened.text(CHECK) or ""
-        return SqlFolder(path, tables_sql, tuple(tables), load, queries, answers, check, digests)
+        return SqlFolder(path, tables_sql, load, queries, answers, check, digests)
 
 
 @contextmanager
@@ -184,13 +173,13 @@ class _Opened:
                     f"rows belong into files of {LOAD}/ (pg_dump --data-only, mysqldump "
                     "--no-create-info)",
                 )
-            return content.decode()
+            return content.decode("utf-8-sig")
         except UsageError as error:
             if isinstance(error.__cause__, FileNotFoundError):
                 return None
             raise
         except UnicodeDecodeError as error:
-            raise UsageError(f"{self._path}/{name}", f"not UTF-8: {error}") from error
+            raise not_utf_8(f"{self._path}/{name}", content, f"not UTF-8: {error}") from error
 
     def texts(self, folder: str, extension: str) -> dict[str, str]:
         """Return the texts of ``queries/*.sql`` or ``answers/*.csv``, by name."""
@@ -240,43 +229,24 @@ class _Opened:
         return UsageError(f"{self._path / name}", error.strerror or str(error), "correct the path")
 
 
-def _tables(path: Path, text: str) -> dict[str, str]:
-    """Names as SQL has them, with their last part in plain letters."""
-    columns = {match["name"]: match["last"].strip('"`').lower() for match in _CREATE.finditer(text)}
-    if not columns:
-        raise UsageError(
-            f"{path}/{TABLES}", "no statement in it creates a table", "add CREATE TABLE statements"
-        )
-    return columns
+def is_utf_16(content: bytes) -> bool:
+    """Return whether a file begins as UTF-16 does."""
+    return content.startswith((b"\xff\xfe", b"\xfe\xff"))
 
 
-def _load_file(path: Path, name: str, tables: Mapping[str, str], opened: _Opened) -> LoadFile:
+def not_utf_8(problem: str, content: bytes, context: str = "not UTF-8") -> UsageError:
+    """Error for a text in another encoding, with the command that rewrites it."""
+    encoding = "UTF-16" if is_utf_16(content) else "LATIN1"
+    return UsageError(problem, context, f"rewrite it: iconv -f {encoding} -t UTF-8")
+
+
+def _load_file(path: Path, name: str, opened: _Opened) -> LoadFile:
     extension = name.rpartition(".")[2]
-    problem = f"{path}/{LOAD}/{name}"
     if extension not in (*ROWS, DUMP):
         raise UsageError(
-            problem,
+            f"{path}/{LOAD}/{name}",
             f"unknown extension{nearest(extension, [*ROWS, DUMP])}",
             "load .csv (comma separated, names of columns in the first line), .parquet, or .sql "
             "(a dump)",
         )
-    size_bytes = opened.size(f"{LOAD}/{name}")
-    if extension == DUMP:
-        return LoadFile(name, "", DUMP, size_bytes)
-    stem = name.removesuffix(f".{extension}")
-    stem = _NUMBER.sub("", stem)
-    named = [table for table, plain in tables.items() if stem.lower() in (plain, _spoken(table))]
-    if len(named) != 1:
-        names = ", ".join(dict.fromkeys(tables.values()))
-        raise UsageError(
-            problem,
-            f"{TABLES} creates {'several tables' if named else 'no table'} {stem!r}"
-            f"{nearest(stem, list(tables.values()))}",
-            f"name the file after its table: {names}",
-        )
-    return LoadFile(name, named[0], extension, size_bytes)
-
-
-def _spoken(table: str) -> str:
-    """Return the name without quotes: ``public.orders`` of ``"public".orders``."""
-    return re.sub(r'["`]', "", table).lower()
+    return LoadFile(name, extension, opened.size(f"{LOAD}/{name}"))

@@ -21,6 +21,7 @@ from harness.sql_script import masked, split
 from harness.sql_values import encode
 from harness.store.result import Check
 from harness.store.spec import NATIVE, canonical_json
+from harness.warnings import RunWarning
 from harness.workload import Loading, Outcome, Session, Workload
 from harness.workloads import query_runs
 from harness.workloads.query_runs import (
@@ -36,12 +37,23 @@ from harness.workloads.query_runs import (
 from harness.workloads.resume import ResumeCursor
 from harness.workloads.sql import clients, data
 from harness.workloads.sql.answers import ExpectedRows, compare_rows, read_answer, shown
-from harness.workloads.sql.folder import ANSWERS, CHECK, QUERIES, SqlFolder, read_folder
+from harness.workloads.sql.folder import (
+    ANSWERS,
+    CHECK,
+    LOAD,
+    QUERIES,
+    TABLES,
+    SqlFolder,
+    read_folder,
+)
 from harness.workloads.sql.ordering import Ordering
 from harness.workloads.sql.params import SqlParams
+from harness.workloads.sql.schema import read_schema
 
 #: Rows of an answer that are stored with the run.
 _STORED_ROWS = 1000
+#: Tables that a warning names.
+_NAMED = 5
 _READS = re.compile(r"[\s(]*(select|with|values|table|from)\b", re.IGNORECASE)
 _WRITES = re.compile(
     r"\binto\b|\bdelete\s+from\b|\bmerge\s+into\b|\bupdate\s+\S+\s+(?:\S+\s+)?set\b"
@@ -103,6 +115,7 @@ class Sql(Workload[SqlParams]):
         data.check_loadable(folder, engine)
         if not params.script:
             _queries(params, folder, engine)
+            _check_filled(folder, engine)
         for name in folder.answers:
             _expected(folder, name)
         check = f"{folder.path}/{CHECK}"
@@ -186,7 +199,29 @@ class Sql(Workload[SqlParams]):
             artifacts["answers"] = {
                 e.statement.query: _stored(e, params) for e in executions if e.finished
             }
-        return Outcome(metrics, checks, artifacts, list(query_warnings(engine, executions)))
+        warnings = [*query_warnings(engine, executions), *_empty_tables(folder, engine)]
+        return Outcome(metrics, checks, artifacts, warnings)
+
+
+def _check_filled(folder: SqlFolder, engine: Engine) -> None:
+    """UsageError where nothing gives the tables a row."""
+    if not folder.load and not read_schema(folder, engine).fills:
+        raise UsageError(
+            f"folder {folder.path}",
+            f"{LOAD}/ has no files, and {TABLES} no INSERT: queries would read empty tables",
+            f"put the rows into files of {LOAD}/, each named after its table",
+        )
+
+
+def _empty_tables(folder: SqlFolder, engine: Engine) -> Iterator[RunWarning]:
+    if names := data.empty_tables(engine, read_schema(folder, engine).tables):
+        more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+        yield RunWarning(
+            code="tables-empty",
+            problem="tables have no rows, so that queries of them show nothing",
+            context=f"{', '.join(names[:_NAMED])}{more}",
+            hint=f"put their rows into {LOAD}/, or remove them from {TABLES}",
+        )
 
 
 def _queries(params: SqlParams, folder: SqlFolder, engine: Engine) -> list[Query]:
