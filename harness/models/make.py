@@ -20,10 +20,16 @@ from harness.models.device import (
     AfterWork,
     DeviceModel,
     SizePoint,
+    direction,
     model_folders,
 )
-from harness.models.device_document import AfterWorkDocument, DeviceDocument, MeasuredTier
-from harness.models.durations import PROBABILITIES, Durations, of_histogram
+from harness.models.device_document import (
+    AfterWorkDocument,
+    DeviceDocument,
+    Directions,
+    MeasuredTier,
+)
+from harness.models.durations import PROBABILITIES, of_histogram
 from harness.store.rescue import write_result
 from harness.store.result import Metric
 from harness.store.runs import StoredRun
@@ -37,10 +43,13 @@ MEASURED = {
     "sync": "fdatasync_duration_ns",
     GROWN: "fdatasync_duration_ns",
 }
-#: Calls that move more than this share of the bandwidth wait for a throttle.
-_LIMITED_SHARE = 0.8
-#: Of these, calls that take so many times the median waited for the throttle.
-_WAITED = 4
+#: Calls that move more than this share of what their size can wait for a throttle.
+_ALL_BUT = 0.8
+#: On a throttled device, calls that take so many times the median waited for the throttle, which
+#: limits a size where they are more than a share of the time of all of its calls.
+_WAITED, _LIMITED_SHARE = 4, 0.5
+#: Both directions at once move so many times what each moves alone, where they share nothing: 2.
+_SEPARATE = 1.5
 _PAGE_BYTES = 4096
 #: More requests under way do not raise the rate where it is this share of the highest one.
 _OF_HIGHEST_RATE = 0.95
@@ -74,20 +83,22 @@ def model_of(run: StoredRun, name: str) -> DeviceModel:
     (tier,) = run.manifest.tiers
     metrics = run.result.metrics
     measured = {metric.labels.get("measurement") for metric in metrics}
-    if missing := [name for name in (*_NEEDED, "parallel", "cold_read") if name not in measured]:
+    if missing := [
+        name for name in (*_NEEDED, "parallel", "cold_read", "both") if name not in measured
+    ]:
         context = f"run {run.run_id} has no durations of {', '.join(missing)}"
         raise RunFailed(f"make model {name}", context, "run it again: `harness model make`")
     facts, buffered = tier.facts, tier.kind in _BUFFERED
     parallel, depth_longer_ns = _depths(metrics)
     in_memory = tier.kind == "tmpfs"  # whoever calls copies: nothing queues
-    bandwidth = {way: _bandwidth(metrics, (way, f"bulk_{way}")) for way in ("read", "write")}
+    bandwidth = {
+        way: _bandwidth(metrics, (way, f"bulk_{way}", f"folio_{way}")) for way in ("read", "write")
+    }
     bursts = {
-        way: 0 if in_memory else _burst_bytes(durations_of(run, way), rate)
-        for way, rate in bandwidth.items()
+        way: 0 if in_memory else _burst_bytes(run, way, rate) for way, rate in bandwidth.items()
     }
     points = {
-        operation: tuple(_points(run, operation, bandwidth, bursts, not in_memory))
-        for operation in MEASURED
+        operation: tuple(_points(run, operation, bursts, not in_memory)) for operation in MEASURED
     }
     device = facts.device_model or facts.device or facts.filesystem
     return DeviceModel(
@@ -106,6 +117,7 @@ def model_of(run: StoredRun, name: str) -> DeviceModel:
         after_work=dict(_after_work(metrics)) if buffered else {},
         depth_longer_ns=() if in_memory else depth_longer_ns,
         volatile_cache=bool(facts.volatile_cache),
+        directions=_directions(metrics),
         readahead_bytes=facts.readahead_bytes or DEFAULT_READAHEAD_BYTES,
         source=f"run {run.run_id}",
         made_of=MeasuredTier(tier.name, run.manifest.host.host_id),
@@ -128,33 +140,32 @@ def durations_of(run: StoredRun, operation: str) -> dict[int, hdr.Histogram]:
 
 
 def _points(
-    run: StoredRun,
-    operation: str,
-    bandwidth: Mapping[str, int],
-    bursts: Mapping[str, int],
-    queues: bool,
+    run: StoredRun, operation: str, bursts: Mapping[str, int], queues: bool
 ) -> Iterator[SizePoint]:
-    direction = "read" if operation == "read" else "write"
+    throttled = bursts[direction(operation)] > 0
     for size_bytes, histogram in durations_of(run, operation).items():
-        transfer_ns = size_bytes / bandwidth[direction] * 1e9
-        limit_ns = None
-        if bursts[direction] and histogram.mean * _LIMITED_SHARE <= transfer_ns:
-            limit_ns = max(transfer_ns / 2, _WAITED * histogram.percentile(50))
-        if durations := _without_limit(histogram, limit_ns):
-            limited = queues and not bursts[direction]
-            rate = _rate(run.result.metrics, operation, size_bytes) if limited else 0
-            yield SizePoint(size_bytes, durations, rate=rate)
+        passed = _passed(histogram) if throttled else 1.0
+        if passed == 1:
+            measured = queues and not throttled
+            rate = _rate(run.result.metrics, operation, size_bytes) if measured else 0
+            yield SizePoint(size_bytes, of_histogram(histogram), rate=rate)
+        elif passed >= _LEAST_SHARE:
+            rate = round(size_bytes / histogram.mean * 1e9)
+            yield SizePoint(size_bytes, of_histogram(histogram, passed), rate=rate)
 
 
-def _without_limit(histogram: hdr.Histogram, limit_ns: float | None) -> Durations | None:
-    """Return the durations; of a throttled device, those of the calls that did not wait for it.
+def _passed(histogram: hdr.Histogram) -> float:
+    """Return the share of a throttled device's calls that did not wait for the throttle.
 
-    None where hardly any call was shorter than the limit.
+    It is 1 for a size that the throttle does not limit: there, long calls are a small part of the
+    time.
     """
-    share = 1.0 if limit_ns is None else _share_below(histogram, limit_ns)
-    if share < _LEAST_SHARE:
-        return None
-    return of_histogram(histogram, share)
+    limit_ns = max(histogram.mean / 2, _WAITED * histogram.percentile(50))
+    low, high = histogram.layout.bounds()
+    middle = (low + high) / 2
+    waited = float((histogram.counts * middle)[high >= limit_ns].sum())
+    limited = waited >= _LIMITED_SHARE * float((histogram.counts * middle).sum())
+    return _share_below(histogram, limit_ns) if limited else 1.0
 
 
 def _largest(metrics: Sequence[Metric], name: str, measurements: tuple[str, ...]) -> int:
@@ -185,19 +196,38 @@ def _rate(metrics: Sequence[Metric], operation: str, size_bytes: int) -> int:
     return round(median(samples)) if samples else 0
 
 
-def _burst_bytes(by_size: Mapping[int, hdr.Histogram], rate: int) -> int:
+def _burst_bytes(run: StoredRun, way: str, bandwidth: int) -> int:
     """Return the bytes that pass at once after a pause; 0 of a device without a throttle.
 
-    A throttle lets requests pass until their bytes are used up, and then one waits: they are as
-    many bytes as requests on one that waits.
+    A throttle lets requests pass until its tokens are used up, and then one waits. They are as many
+    as requests on one that waits, and each is what moves in the mean duration of one.
     """
-    size_bytes, histogram = max(by_size.items())
+    size_bytes, histogram = max(durations_of(run, way).items())
+    rate = _rate(run.result.metrics, way, size_bytes) or bandwidth
     transfer_ns = size_bytes / rate * 1e9
     passed = _share_below(histogram, transfer_ns / 2)
-    limited = histogram.mean * _LIMITED_SHARE <= transfer_ns
+    limited = histogram.mean * _ALL_BUT <= transfer_ns
     if not limited or not 0.5 < passed < 1:
         return 0
-    return round(size_bytes / (1 - passed) / 1e6) * 10**6
+    burst_ns = histogram.mean / (1 - passed)
+    return round(burst_ns / 1e9 * bandwidth / 1e6) * 10**6
+
+
+def _directions(metrics: Sequence[Metric]) -> Directions:
+    """Return whether reads and writes at once move what each moves alone, or share that."""
+    shares = [_at_once(metrics, way) for way in ("read", "write")]
+    return "separate" if sum(shares) >= _SEPARATE else "shared"
+
+
+def _at_once(metrics: Sequence[Metric], way: str) -> float:
+    """Return what moves in a direction next to the other one, of what moves alone."""
+    (both,) = (
+        metric
+        for metric in _of(metrics, "bandwidth_bytes_per_second", "both")
+        if metric.labels["job"] == way
+    )
+    alone = _rate(metrics, way, int(both.labels["access_size_bytes"]))
+    return median(both.samples or ()) / alone
 
 
 def _share_below(histogram: hdr.Histogram, limit_ns: float) -> float:
@@ -306,11 +336,15 @@ def _durations(point: SizePoint) -> Iterator[tuple[str, str | list[str]]]:
         yield f"p{percent:g}", _microseconds(duration_ns)
     yield "means", [_microseconds(mean_ns) for mean_ns in point.durations.means]
     if point.rate:
-        yield "rate", f"{point.rate / 1e6:.0f}MB/s"
+        yield "rate", f"{_shortest(point.rate / 1e6)}MB/s"
 
 
 def _microseconds(duration_ns: int) -> str:
-    return f"{duration_ns / 1000:.3f}".rstrip("0").rstrip(".") + "us"
+    return f"{_shortest(duration_ns / 1000)}us"
+
+
+def _shortest(value: float) -> str:
+    return f"{value:.3f}".rstrip("0").rstrip(".")
 
 
 def write_model(model: DeviceModel) -> Path:

@@ -103,9 +103,13 @@ def tpcc(
                             run_changes=changes, manifest_changes=manifest))  # fmt: skip
 
 
-def device_suite(root: Path, tier: str, us: float, *more: dict[str, Any]) -> StoredRun:
+def device_suite(
+    root: Path, tier: str, us: float, *more: dict[str, Any], next_to_writes: float = 0.5
+) -> StoredRun:
     """A run of the suite ``device-model`` on a tier on which 4 KiB take that long, and 16 KiB
-    twice as long, and 8 µs more where they fill the page cache; with ``more`` metrics."""
+    twice as long, and 8 µs more where they fill the page cache; with ``more`` metrics.
+
+    ``next_to_writes``: of what reads move alone; writes have half of it next to reads."""
     metrics = []
     for operation, name in MEASURED.items():
         for size, times in ((4096, 1), (16384, 2)):
@@ -132,6 +136,13 @@ def device_suite(root: Path, tier: str, us: float, *more: dict[str, Any]) -> Sto
     alone: dict[str, Any] = {"measurement": "parallel", "threads": 1}
     metrics.append(metric("operation_duration_ns", calls(us, 1000), "lower", **alone))
     metrics.append(metric("operations_per_second", [4e6 / us], "higher", measurement="parallel"))
+    for way, share in (("read", next_to_writes), ("write", 0.5)):
+        rate, of_bulk = 1.2345e9 / us, {"access_size_bytes": 131072}
+        for moved, labels in ((rate, {"measurement": f"bulk_{way}"}),
+                              (rate * share, {"measurement": "both", "job": way})):  # fmt: skip
+            metrics.append(
+                metric("bandwidth_bytes_per_second", [moved], "higher", **labels, **of_bulk)
+            )
     here = {"host.host_id": "a1b2c3d4"}  # as of all other runs
     return micro_run(root, [*metrics, *more], tier=tier, suite=SUITE, manifest_changes=here)
 

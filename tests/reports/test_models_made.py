@@ -21,6 +21,34 @@ def test_of_a_throttled_device_the_calls_count_that_did_not_wait_for_the_throttl
     assert made.points["read"][-1].durations.quantiles[-1] == pytest.approx(1e6, rel=0.01)
 
 
+def test_of_a_device_that_counts_requests_each_size_has_the_rate_that_the_limit_leaves(tmp_path):
+    """300 a second, of which thirty pass at once, and then one waits for 98 ms."""
+    metrics = [
+        metric("bandwidth_bytes_per_second", [300 * 2**20], "higher", measurement="folio_read")
+    ]
+    for size_bytes in (4096, 1 << 20):
+        labels: dict[str, Any] = {"measurement": "read", "access_size_bytes": size_bytes}
+        times = histogram([70e3] * 290 + [98e6] * 10)
+        metrics.append(metric("operation_duration_ns", times, **labels))
+        bulk = labels | {"measurement": "bulk_read"}
+        moved = [300.0 * size_bytes]
+        metrics.append(metric("bandwidth_bytes_per_second", moved, "higher", **bulk))
+    made = model_of(device_suite(tmp_path, "few", 100, *metrics), "made")
+    (tmp_path / "made.yml").write_text(as_yaml(made))
+    loaded = load_model(tmp_path / "made.yml")
+    assert loaded.burst_bytes == {"read": pytest.approx(30 * 2**20, rel=0.05)}
+    limited = {p.size_bytes: p for p in loaded.points["read"] if p.size_bytes != 16384}
+    for size_bytes, point in limited.items():
+        assert point.rate == pytest.approx(300 * size_bytes, rel=0.02)
+        assert point.durations.quantiles[-1] == pytest.approx(70e3, rel=0.01)
+
+
+@pytest.mark.parametrize(("share", "directions"), [(0.5, "shared"), (1.0, "separate")])
+def test_directions_are_separate_that_lose_little_to_each_other(tmp_path, share, directions):
+    run = device_suite(tmp_path, "ssd", 100, next_to_writes=share)
+    assert model_of(run, "made").directions == directions
+
+
 def test_a_model_keeps_the_kernel_s_time_of_small_requests(tmp_path):
     made = model_of(device_suite(tmp_path, "ssd", 100), "made")
     path = tmp_path / "made.yml"
@@ -36,7 +64,7 @@ def test_a_model_keeps_what_requests_of_a_size_move_together(tmp_path):
     path = tmp_path / "made.yml"
     path.write_text(as_yaml(model_of(device_suite(tmp_path, "ssd", 100, bulk), "made")))
     rates = [point.rate for point in load_model(path).points["read"]]
-    assert rates == [41_000_000, 300_000_000]
+    assert rates == [40_960_000, 300_000_000]
 
 
 def test_a_model_keeps_what_work_before_a_call_adds(tmp_path):
