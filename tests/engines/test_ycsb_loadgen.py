@@ -51,8 +51,6 @@ class Ycsb:
         return LoadgenSpec(engine.native_backend, connection, "ycsb", given, threads=2, **more)
 
     def load(self) -> None:
-        self.updated = None
-
         def fill(connection: Mapping[str, Any]) -> Mapping[str, int]:
             spec = self._spec({}, task="load", connection=connection)
             rows = processes.drive([spec], self.clients).rows
@@ -94,23 +92,40 @@ class Ycsb:
         lost = sum(seen < told for seen, told in pairs)
         return {"lost": lost} if lost else {}
 
+    def copy(self, table: str, other: str) -> None:
+        """Make the other table of the rows of this table."""
+        made = LIKE[self.engine.name].format(other, table)
+        self.execute(made, f"insert into {other} select * from {table}")
+
     def execute(self, *statements: str) -> list[tuple[Any, ...]]:
         return execute(self.engine, *statements)
 
 
+#: Statements that make a table like another, with its keys.
+LIKE = {
+    "postgres": "create table {} (like {} including all)",
+    "mysql": "create table {} like {}",
+}
+
+
 @pytest.fixture(scope="module", params=sorted(SETTINGS))
 def golden(request, module_lab):
+    """Loaded; the table as it was loaded is in another one, too."""
     name = request.param
     engine = module_lab.started(name, SETTINGS[name])
-    yield Ycsb(module_lab, engine)
+    ycsb = Ycsb(module_lab, engine)
+    ycsb.load()
+    ycsb.copy("usertable", "loaded")
+    yield ycsb
     engine.kill()
 
 
 @pytest.fixture
 def ycsb(golden):
-    """Loaded anew."""
-    golden.execute("drop table if exists usertable")
-    golden.load()
+    """With the table as it was loaded."""
+    golden.execute("drop table usertable")
+    golden.copy("loaded", "usertable")
+    golden.updated = None
     return golden
 
 
