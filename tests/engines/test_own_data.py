@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from datetime import date
 from decimal import Decimal
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -31,20 +32,30 @@ THINGS = [
 ]
 
 
+#: Settings of engines whose starts take the most processor time: each is started once, and has the
+#: tables of all tests, no two of which have the same name.
+SHARED = {"spark": {"spark.sql.shuffle.partitions": "4"}, "mysql": {}, "mariadb": {}}
+
+
 @pytest.fixture(scope="module")
-def spark(module_lab):
-    """Spark, whose start takes ten seconds of processor time."""
-    return module_lab.started("spark", {"spark.sql.shuffle.partitions": "4"})
+def shared(module_lab):
+    """Start an engine, or return the one that was started before."""
+
+    @cache
+    def start(name: str) -> Any:
+        return module_lab.started(name, SHARED[name], fresh=name == "spark")
+
+    return start
 
 
 @pytest.fixture
-def started(lab, request):
-    """Start an engine for a block; Spark is the module's."""
+def started(lab, shared):
+    """Start an engine for a block, or lend it a shared one."""
 
     @contextmanager
     def start(name: str) -> Iterator[Any]:
-        if name == "spark":
-            yield request.getfixturevalue("spark")
+        if name in SHARED:
+            yield shared(name)
             return
         engine = lab.started(name)
         try:
