@@ -118,8 +118,9 @@ def _refuse_shared(path: Path, descriptor: int, trusted: _Trusted, sticky: bool)
     mode = stat.S_IMODE(facts.st_mode)
     shown = f"mode {mode:04o}"
     if (entries := access_list(descriptor, ACL)) is None:
-        group = mode & stat.S_IWGRP and facts.st_gid not in trusted.gids
-        shared = group or mode & stat.S_IWOTH
+        shared = bool(mode & stat.S_IWOTH) or (
+            bool(mode & stat.S_IWGRP) and facts.st_gid not in trusted.gids
+        )
     else:  # the mode's group bits are the list's mask
         shown += ", with an access control list, which setfacl -b removes"
         shared = any(_is_another_writer(entry, facts.st_gid, trusted) for entry in entries)
