@@ -105,6 +105,7 @@ _GROUPS = {
     "verify": ("cli/test_engines_verify",),
     "spark": ("engines/test_spark",),
     "cli": ("cli/",),
+    "endings": ("cli/test_endings",),
     "vm": ("vm/",),
     "micro": ("cli/test_micro",),
     **{
