@@ -172,7 +172,7 @@ def scores_of(
     host.write_text(f"schema: 1\ntiers:\n  {device.name}: {kind}\n")
     shared = ("--host", str(host), "--results", options.results)
     name = f"benchmark-{device.name}"
-    small = ("-p", "duration=50ms", "-p", "range=16MiB") if options.smoke else ()
+    small = ("-p", "duration=10ms", "-p", "range=16MiB") if options.smoke else ()
     repeats = ("--repeats", str(options.repeats))
     make = ("model", "make", name, "--tier", device.name, "--replace", *small, *repeats, *shared)
     command(HARNESS, *make, cgroup=device.cgroup)
@@ -218,7 +218,7 @@ def main() -> None:
         if options.results is None:
             options.results = stack.enter_context(tempfile.TemporaryDirectory(dir="/var/tmp"))
         Path(options.results).mkdir(parents=True, exist_ok=True)
-        if os.geteuid() == 0 and not RAM_DISK.is_mount():
+        if os.geteuid() == 0 and not RAM_DISK.is_mount() and not options.smoke:
             command(HARNESS, "host", "apply", "ramdisk")
             stack.callback(command, HARNESS, "host", "restore", "ramdisk")
         tiers = json.loads(command(HARNESS, "doctor", "--json"))["tiers"]

@@ -70,7 +70,9 @@ def alternating(workload: str, minutes: float, monitors: Sequence[str], results:
     Prints what processor time the harness itself takes in either.
     """
     without = [text for name in monitors if name != "io" for text in ("--no-monitor", name)]
-    window = ("--ramp-up", "5s", "--duration", f"{minutes * 60:.0f}s", "--monitor", "alternating")
+    seconds_of = {"--ramp-up": 0 if SMOKE else 5, "--duration": round(minutes * 60)}
+    window = [word for name, s in seconds_of.items() for word in (name, f"{s}s")]
+    window += ["--monitor", "alternating"]
     artifacts = (
         results / "runs" / run(workload, [*window, *without], results)["run_id"] / "artifacts"
     )
