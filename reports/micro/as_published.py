@@ -60,8 +60,13 @@ PERMA_FIGURES = {
     "hybrid_tree_index_lookup": ("fig9",),
     "hybrid_tree_index_update": ("fig9",),
 }
-#: What a figure's ratios need in addition to its own workloads: sequential peak, single flush.
-_DRAWN_FROM = {(_PERMA, "fig4b"): ("fig4a",), (_PERMA, "fig8"): ("fig7",)}
+#: What a figure's numbers need in addition to its own workloads: sequential peak, single flush, the
+#: parts of a page flush.
+_DRAWN_FROM = {
+    (_PERMA, "fig4b"): ("fig4a",),
+    (_PERMA, "fig8"): ("fig7",),
+    ("pmem-io-primitives", "fig5"): ("sec2.2", "fig2", "fig4"),
+}
 
 
 @dataclass(frozen=True)

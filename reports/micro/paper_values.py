@@ -18,7 +18,7 @@ every value that it could mean is shown; what cannot be derived says what is mis
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 
@@ -32,6 +32,7 @@ from reports.formatting import TIMES
 from reports.micro.devices import DURATION, OPERATIONS, RATE, Device, best
 from reports.micro.instructions import flushed_line
 from reports.micro.knees import near_best
+from reports.micro.page_flush import FlushParts
 from reports.micro.point_ratios import PointRatio, name_of, one_experiment, ratios_of
 from reports.micro.sweeps import INSTRUCTIONS, beyond_caches
 from reports.pair_sides import (
@@ -204,12 +205,26 @@ def _dirty_lines(row: PaperRow) -> Numbers:
     if len(spans) > 2:
         places = ", ".join(f"{lines[0]:g}" for _, lines in spans[1:])
         raise UnderivedError("ambiguous", f"which is ahead changes at {places} lines")
-    return Numbers(
-        tuple(
-            row.number(lines[0], "lines", "CoW" if cow else "µLog", lines[-1])
-            for cow, lines in spans
-        )
-    )
+    leads = [
+        row.number(lines[0], "lines", "CoW" if cow else "µLog", lines[-1]) for cow, lines in spans
+    ]
+    return Numbers((*leads, *_predicted_flush(row)))
+
+
+def _predicted_flush(row: PaperRow) -> Iterator[HostNumber]:
+    """Up to how many lines µLog leads by the parts of a flush, and what they predict of the hybrid.
+
+    Nothing where Figures 1, 2 and 4 are not measured.
+    """
+    parts, threads = FlushParts.of(row.device), int(row.x)
+    if parts is None:
+        return
+    yield row.number(parts.crossing(threads), "lines", "µLog, predicted up to")
+    labels = {"measurement": "dirty_lines", "method": "hybrid", "threads": row.x}
+    measured = row.device.select(OPERATIONS, **labels)
+    ratios = [parts.hybrid(p.number("dirty_lines"), threads) / p.median for p in measured]
+    if ratios:
+        yield row.number(min(ratios), TIMES, "hybrid, predicted over measured", max(ratios))
 
 
 def _counted(row: PaperRow) -> Numbers:

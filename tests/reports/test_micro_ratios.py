@@ -286,6 +286,36 @@ def test_from_how_many_dirty_lines_on_copying_is_faster(tmp_path, leads, expecte
     assert seven == Missing("needs", "7 threads, measured with 1")
 
 
+def test_a_hybrid_flush_is_predicted_by_its_parts(tmp_path: Path) -> None:
+    """A line takes a thread 20 ns, all cores 10 ns, 20 where it is scattered; barriers 200 ns."""
+    parts = [
+        rate("threads", 3.2, 1, **KINDS["ntstore"], pattern="random", threads=1),
+        rate("granularity", 6.4, 1, **KINDS["ntstore"], access_size_bytes=1024, threads=8),
+        rate("granularity", 3.2, 1, **KINDS["ntstore"], access_size_bytes=64, threads=8),
+        *(
+            duration("persist_latency", {"200": 100}, pattern=pattern, **KINDS["ntstore"])
+            for pattern in ("hotspot", "sequential", "random")
+        ),
+    ]
+    # One thread: CoW takes 256 · 20 + 400 ns, µLog 2 · d · 20 + 800: below 118 lines it is faster.
+    hybrid = [
+        operations("dirty_lines", 1e9 / (16 * 2 * 20 + 800), kind="page", method="hybrid",
+                   dirty_lines=16, threads=1)
+    ]  # fmt: skip
+    pages = [*_pages({16: (1, 4), 256: (4, 1)}, 1), *_pages({16: (1, 4), 256: (4, 1)}, 7)]
+    figures = ("pmem-io-primitives", "fig5", "fig4", "fig2", "sec2.2")
+    page = cells(_of(tmp_path, [*parts, *hybrid, *pages], *figures))
+    crossing = "pmem mulog over cow, crossover_dirty_lines"
+    assert page[crossing, "1"]["pmem"] == {
+        "µLog": 16,
+        "CoW": 256,
+        "µLog, predicted up to": 117,
+        "hybrid, predicted over measured": 1.0,
+    }
+    # Seven threads: the device decides, 256 · 10 ns of CoW, 30 ns of a line of µLog.
+    assert page[crossing, "7"]["pmem"]["µLog, predicted up to"] == 85
+
+
 def test_page_versions_save_a_barrier_at_each_number_of_threads(tmp_path: Path) -> None:
     metrics = [
         operations("barriers", value, kind="page", method=method, threads=threads)
