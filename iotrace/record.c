@@ -14,7 +14,7 @@
 #define MOST_EXCESS_NS 1000000
 // A wake that is late by more has waited for a processor, which the thread's next syncs find wanted,
 // too.
-#define WAITED_NS 10000
+#define WAITED_NS 30000
 #define CALLS_WANTED 8
 #define LONGEST_DELAY_NS 10000000000ULL
 // A call of the base tier may end later than the modelled device's by what no engine notices.
