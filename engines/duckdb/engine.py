@@ -287,9 +287,16 @@ def _insert(connection: SqlConnection, table: str, paths: Sequence[Path], task: 
     """Insert the rows of Parquet files into an empty table, and count them there."""
     names = ", ".join("'" + str(path).replace("'", "''") + "'" for path in paths)
     source = f"SELECT * FROM read_parquet([{names}])"
-    listed = ", ".join(f'"{row[0]}"' for row in connection.execute(f"DESCRIBE {source}").rows)
+    columns = [(f'"{row[0]}"', row[1]) for row in connection.execute(f"DESCRIBE {source}").rows]
+    kinds = {f'"{row[0]}"'.lower(): row[1] for row in connection.execute(f"DESCRIBE {table}").rows}
+    listed = ", ".join(name for name, _ in columns)
+    # Bytes without the mark of UTF-8: DuckDB would write each as a number.
+    values = ", ".join(
+        f"decode({name})" if (kind, kinds.get(name.lower())) == ("BLOB", "VARCHAR") else name
+        for name, kind in columns
+    )
     # As BY NAME does, which releases before 0.8 do not have.
-    connection.execute(f"INSERT INTO {table} ({listed}) {source}")
+    connection.execute(f"INSERT INTO {table} ({listed}) {source.replace('*', values, 1)}")
     task.advance(sum(path.stat().st_size for path in paths), note=table)
     return int(str(connection.execute(f"SELECT count(*) FROM {table}").rows[0][0]))
 

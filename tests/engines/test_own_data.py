@@ -157,6 +157,17 @@ def test_a_folder_that_changes_after_the_check_is_not_loaded(lab, things):
         data.generate(things, digest, engine, lab.root / "changed", SilentProgress())
 
 
+def test_bytes_that_are_not_marked_as_text(loaded, tmp_path):
+    (tmp_path / "load").mkdir()
+    (tmp_path / "tables.sql").write_text("create table t (n varchar(20));")
+    rows = "select encode('Привет') as n"
+    duckdb.execute(f"copy ({rows}) to '{tmp_path / 'load/t.parquet'}' (format parquet)")
+    with loaded("duckdb", tmp_path) as connection:
+        assert connection.execute("select n from t").rows == [("Привет",)]
+    with pytest.raises(RunFailed, match="column n"), loaded("postgres", tmp_path):
+        pass
+
+
 TRIGGERS = {
     "postgres": "create function f() returns int begin atomic select 1; select 2; end;\n"
     "create function g() returns trigger language plpgsql as $$ begin new.name := 'cut'; "

@@ -113,6 +113,17 @@ def test_a_mistake_is_an_error_before_the_run(shop, mistake):
     assert words in str(caught.value)
 
 
+def test_a_single_file_of_several_queries(shop):
+    for path in (*(shop / "queries").iterdir(), *(shop / "answers").iterdir()):
+        path.unlink()
+    (shop / "queries/all.sql").write_text("select 1; select ';' -- two\n;\nselect 3")
+    (shop / "answers/q2.csv").write_text("a\n;\n")
+    check(shop, queries="q3,q1")
+    (shop / "answers/q4.csv").write_text("a\n1\n")
+    with pytest.raises(UsageError):
+        check(shop)
+
+
 def test_data_are_loaded_again_only_where_they_changed(shop):
     def content() -> list[str]:
         return SqlParams.from_mapping({"folder": str(shop)}).content.split("-")

@@ -388,7 +388,7 @@ def write_answers(folder: SqlFolder, answers: Mapping[str, Any]) -> list[Path]:
     """
     texts: dict[Path, str] = {}
     for name, answer in answers.items():
-        if name in folder.answers or name not in folder.queries:
+        if name in folder.answers:
             continue
         rows = answer.get("rows", ())
         if answer["row_count"] > len(rows) or "columns" not in answer:

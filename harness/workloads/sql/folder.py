@@ -100,12 +100,6 @@ def read_folder(path: Path) -> SqlFolder:
         digests |= {f"{LOAD}/{file.name}": opened.digest(f"{LOAD}/{file.name}") for file in load}
         queries = opened.texts(QUERIES, "sql")
         answers = opened.texts(ANSWERS, "csv")
-        for name in answers.keys() - queries.keys():
-            raise UsageError(
-                f"{path}/{ANSWERS}/{name}.csv",
-                f"there is no query {name}{nearest(name, list(queries))}",
-                f"name it as a file of {QUERIES}/, or remove it",
-            )
         check = opened.text(CHECK) or ""
         return SqlFolder(path, tables_sql, load, queries, answers, check, digests)
 

@@ -7,7 +7,7 @@ import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal, TypeVar
 
 from msgspec import Meta
 
@@ -21,6 +21,7 @@ from harness.workloads.kinds import Duration, Texts
 from harness.workloads.parameters import CacheMode, Outline, Parameters, check_warmups, parameter
 from harness.workloads.sql.folder import read_folder
 
+Text = TypeVar("Text")
 _USERS_PER_THREAD, _MOST_THREADS = 16, 8
 #: A file of the user's with its weight.
 _FILE = r"(?P<path>.+\.(?:sql|lua|pgbench))(?:@(?P<weight>\d{1,9}))?"
@@ -274,11 +275,13 @@ class SqlParams(ClientParams):
     def outline(self) -> Outline:
         return self.client_outline() if self.script else Outline(cache=self.cache)
 
-    def chosen(self, texts: dict[str, str]) -> dict[str, str]:
+    def chosen(self, texts: dict[str, Text]) -> dict[str, Text]:
         """Return the queries to run, of those of the folder; UsageError for an unknown one."""
         for name in self.queries or ():
             if name not in texts:
-                raise unknown(f"query {name!r}", "no such file in queries/", name, list(texts))
+                raise unknown(
+                    f"query {name!r}", "queries/ has none of this name", name, list(texts)
+                )
         return {name: texts[name] for name in self.queries or texts}
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.engine import Engine
-from harness.errors import RunFailed, UsageError
+from harness.errors import RunFailed, UsageError, nearest
 from harness.experiment.placement import Part
 from harness.progress import Progress
 from harness.sql_script import masked, split
@@ -116,7 +116,14 @@ class Sql(Workload[SqlParams]):
         if not params.script:
             _queries(params, folder, engine)
             _check_filled(folder, engine)
+        names = _statements(folder, engine) if folder.answers else {}
         for name in folder.answers:
+            if name not in names:
+                raise UsageError(
+                    f"{folder.path}/{ANSWERS}/{name}.csv",
+                    f"there is no query {name}{nearest(name, list(names))}",
+                    f"name it as a file of {QUERIES}/ (q1, q2 … of a single file), or remove it",
+                )
             _expected(folder, name)
         check = f"{folder.path}/{CHECK}"
         for statement in split(folder.check, engine.backslash_escapes, check):
@@ -233,21 +240,33 @@ def _queries(params: SqlParams, folder: SqlFolder, engine: Engine) -> list[Query
             f"write each query into a file {QUERIES}/NAME.sql",
         )
     queries = []
-    for name, text in params.chosen(dict(folder.queries)).items():
-        problem = f"{folder.path}/{QUERIES}/{name}.sql"
-        statements = split(text, engine.backslash_escapes, problem)
-        if len(statements) != 1:
-            raise UsageError(
-                problem,
-                f"{len(statements)} statements" if statements else "no statement",
-                "write each query into a file of its own",
-            )
-        _check_reads(problem, statements[0], engine.backslash_escapes)
-        ordering = Ordering.of(statements[0], engine.backslash_escapes)
+    for name, (problem, statement) in params.chosen(_statements(folder, engine)).items():
+        _check_reads(problem, statement, engine.backslash_escapes)
+        ordering = Ordering.of(statement, engine.backslash_escapes)
         expected = _expected(folder, name) if name in folder.answers else None
         keep = max(_STORED_ROWS, len(expected.rows) if expected else 0)
-        queries.append(Query(name, statements[0], ordering, expected, keep))
+        queries.append(Query(name, statement, ordering, expected, keep))
     return queries
+
+
+def _statements(folder: SqlFolder, engine: Engine) -> dict[str, tuple[str, str]]:
+    """Return where each query is, and its text, by its name: its file's, or q1, q2 … of the
+    statements of a single file.
+    """
+    by_name: dict[str, tuple[str, str]] = {}
+    for name, text in folder.queries.items():
+        problem = f"{folder.path}/{QUERIES}/{name}.sql"
+        texts = split(text, engine.backslash_escapes, problem)
+        if len(texts) > 1 and len(folder.queries) == 1:
+            return {f"q{n}": (f"{problem}, query q{n}", text) for n, text in enumerate(texts, 1)}
+        if len(texts) != 1:
+            raise UsageError(
+                problem,
+                f"{len(texts)} statements" if texts else "no statement",
+                "write each query into a file of its own, or all of them into a single file",
+            )
+        by_name[name] = problem, texts[0]
+    return by_name
 
 
 def _expected(folder: SqlFolder, name: str) -> ExpectedRows:
