@@ -154,7 +154,7 @@ DIMENSIONS: dict[str, Dimension] = {
                 "memory_cap.*",
                 "memory_limit_bytes",
                 "memory_bytes",
-                "params.*",
+                *("params.*", "run_state.memory_policy"),
                 *_FOUND,
             ),
             ("tier.*",),

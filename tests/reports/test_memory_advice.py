@@ -18,6 +18,8 @@ ARMS = {
     "data=ssd,memory=weighted:dram=3,cxl=1": ("weighted", 16, 13_000),
     "data=ssd,memory=preferred:dram": ("preferred", 16, 9_000),
 }
+#: As the manifest has it of policies that set_mempolicy(2) alone does not apply.
+IN_FORCE = {"weighted": {"memory_policy": "nodes 0, 2 by weights 3:1, by Linux"}}
 
 
 def runs_of(root: Path, placement: str) -> list[StoredRun]:
@@ -36,6 +38,7 @@ def runs_of(root: Path, placement: str) -> list[StoredRun]:
             "memory_cap": {"method": "cgroup-v2", "limit_bytes": gib * GIB},
             "prices_per_gb": PRICES,
             "memory_nodes": {"dram": [0], "cxl": [2]},
+            "run_state": IN_FORCE.get(label, {}),
         },
     )
     return list(runs)

@@ -8,7 +8,7 @@ import shlex
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -37,9 +37,11 @@ _SOURCES = (
 
 
 @contextlib.contextmanager
-def fresh_machine(memory_nodes: int = 2, recipe: Recipe = DEBIAN_12) -> Iterator[Vm]:
+def fresh_machine(
+    memory_mib: Sequence[int] = Vm.memory_mib, recipe: Recipe = DEBIAN_12
+) -> Iterator[Vm]:
     """A machine with blank disks and our sources."""
-    with running_machine(image(recipe), memory_nodes=memory_nodes) as machine:
+    with running_machine(image(recipe), memory_mib=memory_mib) as machine:
         copy_sources(machine)
         yield machine
 

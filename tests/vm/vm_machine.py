@@ -51,15 +51,15 @@ class Vm:
     """A machine, running once it is booted; ``scratch`` holds its disks and logs.
 
     ``persistence``: ``mem-ctrl`` (ADR) or ``cpu`` (eADR). ``kernel_words``: behind the usual
-    ones on the kernel's command line, from the next boot on. ``memory_nodes``: nodes with memory,
-    of which two have processors.
+    ones on the kernel's command line, from the next boot on. ``memory_mib``: memory of each node,
+    of which the first two have processors.
     """
 
     image: Image
     scratch: Path
     persistence: str = "mem-ctrl"
     kernel_words: str = ""
-    memory_nodes: int = 2
+    memory_mib: Sequence[int] = (1536, 1536)
     ssh_port: int = 0
     _process: subprocess.Popen[bytes] | None = None
     _boots: int = 0
@@ -197,13 +197,13 @@ def running_machine(
     image: Image,
     *,
     persistence: str = "mem-ctrl",
-    memory_nodes: int = 2,
+    memory_mib: Sequence[int] = Vm.memory_mib,
     kind: type[Vm] = Vm,
 ) -> Iterator[Vm]:
     """Boot a machine with fresh disks, and make it gone at the end, however that comes."""
     _sweep()
     scratch = Path(tempfile.mkdtemp(prefix=f"{_SCRATCH}{os.getpid()}-"))
-    vm = kind(image, scratch, persistence, memory_nodes=memory_nodes)
+    vm = kind(image, scratch, persistence, memory_mib=memory_mib)
     try:
         subprocess.run(
             ["qemu-img", "create", "-q", "-f", "qcow2", "-F", "raw", "-b", image.disk, vm.disk],
@@ -220,12 +220,11 @@ def qemu_argv(vm: Vm) -> list[str]:
     """The command line: an emulated q35 with NVDIMMs on memory nodes of their own."""
     argv = ["qemu-system-x86_64", "-accel", "tcg,thread=multi,tb-size=512"]
     argv += ["-machine", f"q35,nvdimm=on,nvdimm-persistence={vm.persistence}"]
-    argv += ["-cpu", "max", "-smp", "2,sockets=2", "-m", "3G,slots=4,maxmem=12G"]
+    argv += ["-cpu", "max", "-smp", "2,sockets=2", "-m", f"{sum(vm.memory_mib)}M,slots=4,maxmem=12G"]
     for node in range(4):
         facts = f"node,nodeid={node}"
-        if node < vm.memory_nodes:
-            size = 3072 // vm.memory_nodes
-            argv += ["-object", f"memory-backend-ram,id=ram{node},size={size}M"]
+        if node < len(vm.memory_mib):
+            argv += ["-object", f"memory-backend-ram,id=ram{node},size={vm.memory_mib[node]}M"]
             facts += f",memdev=ram{node}"
         argv += ["-numa", f"{facts},cpus={node}" if node < 2 else facts]
     for (a, b), distance in _NODE_DISTANCES.items():

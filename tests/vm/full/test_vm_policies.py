@@ -50,7 +50,7 @@ POLICIES: dict[str, tuple[MemoryPolicy, MemoryPolicy | None, str]] = {
 
 @pytest.fixture(scope="module")
 def vm():
-    with fresh_machine(memory_nodes=3) as machine:
+    with fresh_machine(memory_mib=(1024, 1024, 1024)) as machine:
         machine.run(SLOW_NODE)
         install_with_memory_tiers(machine, WEIGHTED)
         yield machine

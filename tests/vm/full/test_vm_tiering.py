@@ -74,7 +74,7 @@ RUN = (
 def vm():
     if os.geteuid() != 0:
         pytest.skip("building the test machine's image needs root")
-    with fresh_machine(memory_nodes=3, recipe=DEBIAN_13) as machine:
+    with fresh_machine(memory_mib=(1024, 1024, 1024), recipe=DEBIAN_13) as machine:
         machine.run(SLOW_NODE)
         install_with_memory_tiers(machine)
         yield machine
