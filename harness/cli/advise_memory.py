@@ -6,6 +6,7 @@ rest on the slower tier.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
@@ -117,6 +118,10 @@ def _memory_tier(name: str, tiers: Mapping[str, Tier], kernel: Kernel) -> Tier:
         return tier
     of_memory = [each for each, other in tiers.items() if other.facts.kind == "numa"]
     context = f"no tier of memory is called {name} (tiers of memory: {_listed(of_memory)})"
+    if tier is not None:
+        context = f"{name} is of kind {tier.facts.kind} (tiers of memory: {_listed(of_memory)})"
+        hint = "name a tier of memory; `harness doctor` shows the host's nodes"
+        raise UsageError(f"--to {MEMORY}{name}", context, hint)
     hint = f"`harness doctor` shows the host's nodes{memory_line(name, kernel)}"
     slower = [each for each in of_memory if each != _DRAM]
     if sum(node.memory_bytes > 0 for node in nodes(kernel)) == 1:
@@ -126,7 +131,9 @@ def _memory_tier(name: str, tiers: Mapping[str, Tier], kernel: Kernel) -> Tier:
         )
     elif not name or set(name) & set(":,="):
         context = f"a tier is named, not a policy (tiers of slower memory: {_listed(slower)})"
-        hint = f"write --to {MEMORY}{(slower or ['cxl'])[0]}: the command tries the policies"
+        named = [each for each in slower if each in re.split("[:,=]", name)]
+        best = (*named, *slower, "cxl")[0]
+        hint = f"write --to {MEMORY}{best}: the command tries the policies"
     subject = f"advise --to {MEMORY}TIER" if name == _DRAM else f"--to {MEMORY}{name}"
     raise UsageError(subject, context, hint)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -38,6 +38,28 @@ def memory_check(policy: MemoryPolicy, residency: NodeResidency) -> Check:
     by = f" by {':'.join(map(str, policy.weights))}" if policy.weights else ""
     detail = f"{policy.mode} to node {nodes}{by}: of {total} bytes, {listed}"
     return Check("memory-policy", _memory_status(policy, shares), detail)
+
+
+def demotion_check(
+    policy: MemoryPolicy, residency: Residency, demoted: float | None, changed: Mapping[str, str]
+) -> Check | None:
+    """Check that Linux demoted pages of tiered memory in the window; None of other policies.
+
+    None, too, where the upper tiers hold all of the engine's pages: none had to move.
+    ``demoted``: pages, None if they were not counted. ``changed``: settings of Linux that the
+    policy needs and that are not in force at the end, by path.
+    """
+    if policy.mode != "tiered":
+        return None
+    if changed:
+        named = ", ".join(f"{path} is not {value}" for path, value in changed.items())
+        return Check("memory-demotion", "failed", f"changed during the run: {named}")
+    if residency.shares().get(policy.nodes[-1], 0.0) <= 1 - _BOUND_SHARE:
+        return None
+    if demoted is None:
+        return Check("memory-demotion", "unknown", "demotions are not counted (monitor vm)")
+    detail = f"Linux demoted {demoted:.0f} pages in the window"
+    return Check("memory-demotion", "passed" if demoted else "unknown", detail)
 
 
 def unused_memory(

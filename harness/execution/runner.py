@@ -19,7 +19,13 @@ from harness.execution.data import (
     make_engine,
 )
 from harness.execution.engine_run import EngineRun
-from harness.execution.engine_state import EngineState, memory_check, outside_cap, unused_memory
+from harness.execution.engine_state import (
+    EngineState,
+    demotion_check,
+    memory_check,
+    outside_cap,
+    unused_memory,
+)
 from harness.execution.environment import KEEP_AWAY, Environment, work_directory
 from harness.execution.memory_policy import in_force, policy_facts
 from harness.execution.observing import second_execution
@@ -48,8 +54,10 @@ from harness.supervise.user_files import regular_bytes
 from harness.tiers.discovery import work_tier
 from harness.tiers.linux.kernel import LIVE
 from harness.tiers.linux.model import Tier
+from harness.tiers.linux.numa import Residency as NumaResidency
 from harness.tiers.linux.numa import nodes
 from harness.tiers.linux.numa import residency as numa_residency
+from harness.tiers.memory_policy import means_of
 from harness.tiers.resolve import free_now
 from harness.tiers.traffic import TierTraffic
 from harness.units import MIB, format_bytes
@@ -181,6 +189,10 @@ class _EngineAtWork:
         stack.callback(lambda: record.checks.extend(self.session.own_checks()))
         self.room: TmpfsRoom | None = None
         self.places: DataDirectories | None = None
+        #: Of the engine as its measurement ended: its pages by node, and settings of Linux that
+        #: its memory policy needs and that are not in force.
+        self.residency = NumaResidency({}, {})
+        self.changed: Mapping[str, str] = {}
 
     def start(self) -> None:
         """Restore the dataset, or load into a user's server; start the engine."""
@@ -198,7 +210,12 @@ class _EngineAtWork:
         cap = self.record.cap
         if cap is not None and cap.path is not None and (reason := outside_cap(cap, self.engine)):
             self.record.drop_cap(reason)
-        checks, warnings = _placement_checks(self.resolved, self.memory, self.engine)
+        if self.memory is not None:
+            self.residency = numa_residency(process.pid for process in self.engine.processes())
+            self.changed = means_of(self.memory).settings
+        checks, warnings = _placement_checks(
+            self.resolved, self.memory, self.engine, self.residency
+        )
         self.record.warnings += warnings
         return checks
 
@@ -211,6 +228,10 @@ class _EngineAtWork:
         resolved, record, session, engine = self.resolved, self.record, self.session, self.engine
         if session.placement_checks is None:
             session.measured()
+        if self.memory is not None:
+            demoted = _demoted_pages(record.metrics)
+            check = demotion_check(self.memory, self.residency, demoted, self.changed)
+            record.checks += [check] if check is not None else []
         record.run_state = {**self.state.facts(), **policy_facts(self.memory)}
         record.warnings += self.state.warnings(record.cap)
         if len(record.folder.checkpoint.attempts) == 1:  # the cap is the last attempt's alone
@@ -398,12 +419,11 @@ def naming_full_tiers(tiers: Iterable[Tier]) -> Iterator[None]:
 
 
 def _placement_checks(
-    resolved: EngineRun, policy: MemoryPolicy | None, engine: Engine
+    resolved: EngineRun, policy: MemoryPolicy | None, engine: Engine, residency: NumaResidency
 ) -> tuple[list[Check], list[RunWarning]]:
     """Return whether the engine's memory and processors are those of the placement and the spec."""
     checks, warnings = [], list[RunWarning]()
     if policy is not None:
-        residency = numa_residency(process.pid for process in engine.processes())
         checks.append(memory_check(policy, residency))
         warnings += unused_memory(policy, residency, nodes(LIVE))
     elif resolved.bound_memory:
@@ -411,6 +431,17 @@ def _placement_checks(
     if resolved.cpus:
         checks.append(affinity_check(resolved.cpus, engine.processes()))
     return checks, warnings
+
+
+def _demoted_pages(metrics: Sequence[Metric]) -> float | None:
+    """Return the pages that Linux demoted in the windows or queries; None if not counted."""
+    counts = [
+        metric.value
+        for metric in metrics
+        if metric.name in ("window_vm_pgdemote_count", "query_vm_pgdemote_count")
+        and metric.value is not None
+    ]
+    return sum(counts) if counts else None
 
 
 def _cap_metrics(cap: MemoryCap | None, room: TmpfsRoom | None) -> list[Metric]:

@@ -46,7 +46,8 @@ def tiers(kernel: RecordedKernel) -> dict[str, Tier]:
         ("far", "1GiB,2GiB", "dram", "dram: {kind: numa, node: 0"),
         ("far", "1GiB,2GiB", "far", "far: {kind: numa, node: 3"),
         ("", "1GiB,2GiB", "", "--to memory=near"),
-        ("weighted:dram=3,far=1", "1GiB,2GiB", "", "not a policy"),
+        ("weighted:dram=3,far=1", "1GiB,2GiB", "", "write --to memory=far"),
+        ("ssd", "1GiB,2GiB", "", "ssd is of kind block"),
     ],
 )
 def test_what_is_no_question_of_memory_is_refused_with_a_fix(

@@ -15,7 +15,13 @@ from recorded_kernel import write
 from harness.counters import difference
 from harness.engine import MemoryPolicy
 from harness.execution import engine_state
-from harness.execution.engine_state import EngineState, memory_check, outside_cap, unused_memory
+from harness.execution.engine_state import (
+    EngineState,
+    demotion_check,
+    memory_check,
+    outside_cap,
+    unused_memory,
+)
 from harness.host.footprint import Footprint
 from harness.host.page_cache import evict, resident_bytes
 from harness.host.process_maps import async_io, hugetlb_bytes, sync_overrides
@@ -202,6 +208,23 @@ def test_slower_memory_without_a_page_is_a_warning(mode, nodes, pages, warned):
     host = [Node(0, 1, 1, "0-3", ()), Node(1, 0, 0, "", ()), Node(2, 1, 1, "", ())]
     warnings = unused_memory(MemoryPolicy(mode, nodes), NodeResidency({}, pages), host)
     assert [warning.code for warning in warnings] == ["slower-memory-not-used"] * warned
+
+
+@pytest.mark.parametrize(
+    ("mode", "pages", "demoted", "changed", "status"),
+    [
+        ("tiered", {0: 900, 2: 100}, 12.0, {}, "passed"),
+        ("tiered", {0: 900, 2: 100}, 0.0, {}, "unknown"),
+        ("tiered", {0: 900, 2: 100}, None, {}, "unknown"),
+        ("tiered", {0: 900, 2: 100}, 12.0, {"/demotion_enabled": "true"}, "failed"),
+        ("tiered", {0: 1000}, 0.0, {}, None),  # all fits in the upper tier
+        ("preferred", {0: 900, 2: 100}, 0.0, {}, None),
+    ],
+)
+def test_tiered_memory_without_demotions_is_not_passed(mode, pages, demoted, changed, status):
+    policy, residency = MemoryPolicy(mode, (0, 2)), Residency({}, pages)
+    check = demotion_check(policy, residency, demoted, changed)
+    assert (check and check.status) == status
 
 
 @pytest.mark.parametrize(

@@ -220,7 +220,14 @@ def qemu_argv(vm: Vm) -> list[str]:
     """The command line: an emulated q35 with NVDIMMs on memory nodes of their own."""
     argv = ["qemu-system-x86_64", "-accel", "tcg,thread=multi,tb-size=512"]
     argv += ["-machine", f"q35,nvdimm=on,nvdimm-persistence={vm.persistence}"]
-    argv += ["-cpu", "max", "-smp", "2,sockets=2", "-m", f"{sum(vm.memory_mib)}M,slots=4,maxmem=12G"]
+    argv += [
+        "-cpu",
+        "max",
+        "-smp",
+        "2,sockets=2",
+        "-m",
+        f"{sum(vm.memory_mib)}M,slots=4,maxmem=12G",
+    ]
     for node in range(4):
         facts = f"node,nodeid={node}"
         if node < len(vm.memory_mib):

@@ -64,10 +64,18 @@ while free() > 80:
 print("taken", flush=True)
 sys.stdin.read()
 """
-RUN = (
-    *("run", "ycsb", "--host", "/root/host.yml", "--engine", "postgres", "--records", 1000),
-    *("--threads", 2, "--ramp-up", "0s", "--repeats", 1, "--json", "--placement"),
+YCSB = (
+    *("run", "ycsb", "--host", "/root/host.yml", "--engine", "postgres", "--threads", 2),
+    *("--ramp-up", "0s", "--repeats", 1, "--json"),
 )
+RUN = (*YCSB, "--records", 1000, "--placement")
+#: More data than node 0 has room for.
+TIERED = (*YCSB, "--records", 40_000, "--placement", "data=ssd,memory=tiered:near,slow")
+#: As another program does that knows nothing of the run.
+SWITCHED_OFF = """
+(until [ "$(cat /sys/kernel/mm/numa/demotion_enabled)" = true ]; do sleep 0.1; done
+ sleep 5; echo false > /sys/kernel/mm/numa/demotion_enabled) > /dev/null 2>&1 &
+"""
 
 
 @pytest.fixture(scope="module")
@@ -104,9 +112,9 @@ def test_a_run_has_the_memory_of_the_nodes_that_it_is_bound_to(vm):
     assert "3:1, by Linux" in applied
 
 
-def test_linux_promotes_and_demotes_pages_of_a_server_with_tiered_memory(vm):
-    demoted = "awk '/^pgdemote/ {n += $2} END {print n}' /proc/vmstat"
-    before = int(vm.run(demoted))
+@pytest.fixture
+def small_node(vm):
+    """Node 0 without room for a server's memory."""
     vm.run("cat > /root/taken.py", given=TAKEN)
     vm.run(
         "sync; echo 3 > /proc/sys/vm/drop_caches; rm -f /root/hold; mkfifo /root/hold\n"
@@ -114,13 +122,17 @@ def test_linux_promotes_and_demotes_pages_of_a_server_with_tiered_memory(vm):
         "until grep -q taken /root/taken.txt; do kill -0 $! || exit 3; sleep 0.1; done\n"
         "echo $! > /root/taken.pid"
     )
-    done = harness(vm, *RUN, "data=ssd,memory=tiered:near,slow", "--operations", 5000)
-    assert int(vm.run(demoted)) > before
+    yield
     vm.run("kill $(cat /root/taken.pid)")
+
+
+def test_linux_promotes_and_demotes_pages_of_a_server_in_the_window(vm, small_node):
+    done = harness(vm, *TIERED, "--operations", 4000)
     assert done.code == 0, done.err
     (run,) = done.json["runs"]
-    (check,) = [check for check in run["checks"] if check["name"] == "memory-policy"]
-    assert check["status"] == "passed", check
+    checks = {check["name"]: check["status"] for check in run["checks"]}
+    assert checks["memory-policy"] == checks["memory-demotion"] == "passed", run["checks"]
+    assert totals(run, "window_vm_pgdemote_count") > 0
     assert totals(run, "window_vm_numa_hint_faults_count") > 0
     assert totals(run, "window_vm_pgpromote_success_count") > 0
     slow = [
@@ -130,3 +142,12 @@ def test_linux_promotes_and_demotes_pages_of_a_server_with_tiered_memory(vm):
     ]
     assert len(slow) == 2 and min(slow) > 0
     assert vm.run(SETTINGS).split() == ["1", "false"]
+
+
+def test_a_run_whose_demotion_was_switched_off_fails(vm, small_node):
+    vm.run(SWITCHED_OFF)
+    done = harness(vm, *TIERED, "--operations", 500)
+    assert done.code == 1
+    (run,) = done.json["runs"]
+    checks = {check["name"]: check["status"] for check in run["checks"]}
+    assert checks["memory-demotion"] == "failed", run["checks"]
