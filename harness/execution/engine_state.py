@@ -41,7 +41,10 @@ def memory_check(policy: MemoryPolicy, residency: NodeResidency) -> Check:
 
 
 def demotion_check(
-    policy: MemoryPolicy, residency: Residency, demoted: float | None, changed: Mapping[str, str]
+    policy: MemoryPolicy,
+    residency: NodeResidency,
+    demoted: float | None,
+    changed: Mapping[str, str],
 ) -> Check | None:
     """Check that Linux demoted pages of tiered memory in the window; None of other policies.
 

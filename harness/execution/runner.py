@@ -54,8 +54,7 @@ from harness.supervise.user_files import regular_bytes
 from harness.tiers.discovery import work_tier
 from harness.tiers.linux.kernel import LIVE
 from harness.tiers.linux.model import Tier
-from harness.tiers.linux.numa import Residency as NumaResidency
-from harness.tiers.linux.numa import nodes
+from harness.tiers.linux.numa import NodeResidency, nodes
 from harness.tiers.linux.numa import residency as numa_residency
 from harness.tiers.memory_policy import means_of
 from harness.tiers.resolve import free_now
@@ -191,7 +190,7 @@ class _EngineAtWork:
         self.places: DataDirectories | None = None
         #: Of the engine as its measurement ended: its pages by node, and settings of Linux that
         #: its memory policy needs and that are not in force.
-        self.residency = NumaResidency({}, {})
+        self.residency = NodeResidency({}, {})
         self.changed: Mapping[str, str] = {}
 
     def start(self) -> None:
@@ -419,7 +418,7 @@ def naming_full_tiers(tiers: Iterable[Tier]) -> Iterator[None]:
 
 
 def _placement_checks(
-    resolved: EngineRun, policy: MemoryPolicy | None, engine: Engine, residency: NumaResidency
+    resolved: EngineRun, policy: MemoryPolicy | None, engine: Engine, residency: NodeResidency
 ) -> tuple[list[Check], list[RunWarning]]:
     """Return whether the engine's memory and processors are those of the placement and the spec."""
     checks, warnings = [], list[RunWarning]()

@@ -222,7 +222,7 @@ def test_slower_memory_without_a_page_is_a_warning(mode, nodes, pages, warned):
     ],
 )
 def test_tiered_memory_without_demotions_is_not_passed(mode, pages, demoted, changed, status):
-    policy, residency = MemoryPolicy(mode, (0, 2)), Residency({}, pages)
+    policy, residency = MemoryPolicy(mode, (0, 2)), NodeResidency({}, pages)
     check = demotion_check(policy, residency, demoted, changed)
     assert (check and check.status) == status
 

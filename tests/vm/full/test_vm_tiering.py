@@ -148,6 +148,6 @@ def test_a_run_whose_demotion_was_switched_off_fails(vm, small_node):
     vm.run(SWITCHED_OFF)
     done = harness(vm, *TIERED, "--operations", 500)
     assert done.code == 1
-    (run,) = done.json["runs"]
+    run, *_again = done.json["runs"]  # a failed run is tried again
     checks = {check["name"]: check["status"] for check in run["checks"]}
     assert checks["memory-demotion"] == "failed", run["checks"]
