@@ -33,13 +33,17 @@ from harness.workloads.tpch.params import TpchParams
 from harness.workloads.tpch.qgen import QUERIES
 from harness.workloads.tpch.workload import WORKLOAD
 
-#: Of a driver with little memory; a sort of more rows than fit into it spills.
-SMALL = {"spark.driver.memory": "512M", "spark.sql.shuffle.partitions": "4"}
+#: Of a driver with little memory; a sort of more rows than this spills.
+SMALL = {
+    "spark.driver.memory": "512M",
+    "spark.sql.shuffle.partitions": "4",
+    "spark.shuffle.spill.numElementsForceSpillThreshold": "40000",
+}
 CLUSTER = {"master": "spark://h:7077", "location": "file:///x"}
 TRUSTED = {AUTHENTICATE: "false"}
 SPILL = (
     "select count(*), max(h) from (select h, row_number() over (order by h) n "
-    "from (select sha2(cast(id as string), 512) h from range(1500000))) where n % 2 = 0"
+    "from (select sha2(cast(id as string), 512) h from range(300000))) where n % 2 = 0"
 )
 
 
@@ -157,7 +161,7 @@ def test_what_is_shuffled_and_spilled_goes_to_the_temp_part(loaded):
     places = loaded.places
     with seen_below(places["temp"], places["data"], places["wal"]) as seen:
         before = loaded.counters()
-        assert execute(loaded, SPILL)[0][0] == 750_000
+        assert execute(loaded, SPILL)[0][0] == 150_000
         after = loaded.counters()
     for name in ("spilled_bytes", "shuffle_written_bytes"):
         assert after[name] - before[name] > 10 << 20
