@@ -218,7 +218,6 @@ def test_a_row_is_written_with_quotes_around_text_and_dates(tmp_path):
 
 SCALE = 0.01
 ENGINES = {"duckdb": "parquet", "postgres": "csv", "mariadb": "csv"}
-KEYS = {"orders": "o_orderkey", "lineitem": "l_orderkey, l_linenumber"}
 
 
 @pytest.fixture(scope="module", params=ENGINES)
@@ -258,12 +257,11 @@ def apply(connection, transactions):
 
 
 def digests(connection):
-    """SHA-256 of both tables, every column of every row in the order of the primary key."""
+    """Number of rows and checksum of both tables, every column of every row."""
     digests = {}
-    for table, key in KEYS.items():
-        columns = ", ".join(COLUMNS[table])
-        rows = connection.execute(f"SELECT {columns} FROM {table} ORDER BY {key}").rows
-        digests[table] = hashlib.sha256(repr(rows).encode()).hexdigest()
+    for table in ("orders", "lineitem"):
+        result = connection.execute(f"SELECT {', '.join(COLUMNS[table])} FROM {table}", keep=0)
+        digests[table] = (result.left_out, result.checksum % 2**64)
     return digests
 
 
