@@ -155,7 +155,7 @@ _SYSTEM = (
     "iotrace/test_counted_calls", "iotrace/test_modelled_", "iotrace/test_planted_delays",
     "micro/test_fio", "observers/test_observing", "playbooks/test_experiment_role",
     "playbooks/test_every_place", "playbooks/test_roles", "reports/test_browser",
-    "reports/test_control_characters", "reports/test_every_kind_of_run", "rewrite/test_programs",
+    "reports/test_control_characters", "reports/test_every_kind_of_run", "rewrite/",
     "supervise/test_kill_nine",
     "workloads/test_parameters", "workloads/tpcc/test_tpcc_conditions",
     "workloads/ycsb/test_ycsb_checks", "workloads/tpch/test_refresh",
