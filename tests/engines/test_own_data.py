@@ -173,7 +173,7 @@ TRIGGERS = {
     "create function g() returns trigger language plpgsql as $$ begin new.name := 'cut'; "
     "return new; end $$;\ncreate trigger cut before insert on part for each row "
     "execute function g();",
-    "mariadb": "create definer=`origin`@`%` trigger cut before insert on part for each row begin "
+    "mysql": "create definer=`origin`@`%` trigger cut before insert on part for each row begin "
     "set new.name = 'cut'; if new.name = '' then set new.name = 'none'; end if; end;",
 }
 
@@ -205,7 +205,7 @@ def test_a_script_with_its_database_rows_and_triggers(loaded, things, name):
 @pytest.mark.parametrize("name", ["postgres", "mariadb"])
 def test_dumps_without_rows_fail_the_load(loaded, tmp_path, name):
     (tmp_path / "load").mkdir()
-    (tmp_path / "tables.sql").write_text("create table t (a int);")
+    (tmp_path / "tables.sql").write_text("create table bare (a int);")
     (tmp_path / "load/t.sql").write_text("create table u (a int); insert into u values (1);")
     with pytest.raises(RunFailed), loaded(name, tmp_path):
         pass
