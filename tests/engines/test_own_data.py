@@ -34,7 +34,7 @@ THINGS = [
 
 #: Settings of engines whose starts take the most processor time: each is started once, and has the
 #: tables of all tests, no two of which have the same name.
-SHARED = {"spark": {"spark.sql.shuffle.partitions": "4"}, "mysql": {}, "mariadb": {}}
+SHARED = {"spark": {"spark.sql.shuffle.partitions": "4"}, "mysql": {}}
 
 
 @pytest.fixture(scope="module")
