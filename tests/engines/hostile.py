@@ -31,7 +31,6 @@ def main() -> None:
     chosen = {name for name in spec["names"] if chance.random() < spec["share"]}
     print("ready", flush=True)
     while True:
-        begun = time.monotonic()
         for folder, below, files in itertools.chain(*map(os.walk, spec["roots"])):
             if not os.access(folder, os.W_OK):
                 continue
@@ -41,8 +40,7 @@ def main() -> None:
                     continue
                 with contextlib.suppress(OSError):
                     plant(Path(folder), name, chance.choice(KINDS), spec)
-        # Half of a processor: root, whose work it races with, has the other.
-        time.sleep(max(0.002, time.monotonic() - begun))
+        time.sleep(0.002)
 
 
 def plant(folder: Path, name: str, kind: Kind, spec: dict[str, Any]) -> None:
