@@ -2,7 +2,7 @@
 //
 // The device serves `servers` requests at once, each in a time that is drawn from the quantiles of
 // its operation and size, and moves no more bytes a second than its bandwidth, nor more requests of
-// a size than it can; after a pause, a burst passes at once, as through a token bucket. Reads and
+// a size than it can; a throttle lets pass at once what it allows in a slice of time. Reads and
 // writes share all that, or have each their own. The queue is kept in virtual time: a request takes
 // the server that is free first, from then on. Nothing is locked: a server is taken by one
 // compare-and-exchange.
@@ -154,25 +154,45 @@ static uint64_t burst_ns(const struct device *device, bool writes) {
                     1000.0);
 }
 
+// Slices of a throttle, each as long as its burst takes, follow one another from the first request
+// after a pause, which `*first` is then. Returns from when on the limit counts for a request that
+// comes at `start`: all that a slice allows may pass as it begins, and what is left in the next one.
+static uint64_t counts_from(uint64_t *first, uint64_t start, uint64_t seen, uint64_t slice) {
+  uint64_t since = later(start, *first) - *first, passed = since - since % slice;
+  uint64_t current = *first + passed;
+  if (*first == 0 || seen + 3 * slice <= current) {
+    *first = current = start;
+    passed = 0;
+  }
+  uint64_t before = slice + least(slice, passed);
+  return current - least(before, current);
+}
+
 // While both directions are under way on a device that they share, each has half of it: what a
 // request and the other direction's are under way together takes twice as long.
 static uint64_t transfer(const struct device *device, struct state *state, uint64_t start,
                          uint64_t ns, bool writes) {
-  uint64_t *busy_until = &state->transferred_at[writes], end, seen;
+  uint64_t *busy_until = &state->transferred_at[writes], *slices_from = &state->slices_from[writes];
   if (ns == 0) {
     return start;
   }
-  uint64_t burst = burst_ns(device, writes);
-  start -= least(burst, start);
-  uint64_t together;
+  uint64_t burst = burst_ns(device, writes), first = 0, from = start - least(burst, start);
+  bool buffers = writes && device->program_bytes != 0, slices = burst != 0 && !buffers;
+  uint64_t together, end, seen;
   do {
     seen = __atomic_load_n(busy_until, __ATOMIC_RELAXED);
-    uint64_t begin = later(start, seen) + burst;
+    if (slices) {
+      first = __atomic_load_n(slices_from, __ATOMIC_RELAXED);
+      from = counts_from(&first, start, seen, burst);
+      __atomic_store_n(slices_from, first, __ATOMIC_RELAXED);
+    }
+    uint64_t begin = later(from, seen) + burst;
     uint64_t others = __atomic_load_n(&state->transferred_at[!writes], __ATOMIC_RELAXED) +
                       burst_ns(device, !writes);
     together = device->separate ? 0 : least(ns, later(others, begin) - begin);
-  } while (!take(busy_until, seen, start, ns + together, &end));
-  return end;
+  } while (!take(busy_until, seen, from, ns + together, &end));
+  // A throttle holds what a slice does not allow until the next one begins.
+  return slices ? first + (later(end, first) - first + burst - 1) / burst * burst : end;
 }
 
 // Programs the buffered bytes of which there are enough, in the background, once they are written.

@@ -15,7 +15,7 @@
 #include <stdint.h>
 
 #define PAGE_MAGIC 0x31435254424f4954ULL // "TIOBTRC1"
-#define PAGE_VERSION 17
+#define PAGE_VERSION 18
 #define PAGE_SLOTS 1024
 #define PAGE_NAME 16
 
@@ -86,7 +86,7 @@ struct device {
   uint64_t servers;            // requests served at once, 1 to MODEL_SERVERS
   uint64_t separate;           // reads and writes have each their own servers and limit
   uint64_t ps_per_byte[2];     // of the whole device: reads, writes; 0: no limit
-  uint64_t burst_bytes[2];     // that pass at once after a pause, before that limit holds
+  uint64_t burst_bytes[2];     // that a throttle lets pass at once, in each slice; 0: none
   uint64_t page_cache;         // enum page_cache
   uint64_t readahead_bytes;    // of sequential reads through the page cache
   uint64_t cache_pages;        // that may be resident; 0: no limit
@@ -113,10 +113,11 @@ struct device {
 };
 
 // Virtual time: until when each server is taken, of separate directions those of writes second, and
-// the bandwidth of each direction.
+// the bandwidth of each direction; since when a throttle's slices follow one another.
 struct state {
   uint64_t free_at[2][MODEL_SERVERS];
   uint64_t transferred_at[2];
+  uint64_t slices_from[2];
   uint64_t resident; // pages
   uint64_t dirty;
   uint64_t write_back_at; // no look at it before

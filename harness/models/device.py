@@ -104,8 +104,8 @@ class DeviceModel:
 
     ``page_cache``: files are buffered in memory, as on a block device; else each call reaches the
     device, as with DAX. ``bandwidth``: bytes per second of ``read`` and ``write``, of all requests
-    together. ``burst_bytes``: bytes that pass at once after a pause, before the bandwidth limits
-    them (a token bucket, as of a throttle or a cloud volume). ``write_buffer``: the device
+    together. ``burst_bytes``: bytes that a throttle lets pass at once, in each slice of the time
+    that they take of the bandwidth. ``write_buffer``: the device
     completes writes in a buffer, which programs them at the bandwidth.
     ``fill_ns``: processor time of a page that is not cached: to allocate, insert and copy it.
     ``processor_ns``: the kernel's processor time of a request by operation, of 4 KiB; a sync whose

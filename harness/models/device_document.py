@@ -146,8 +146,8 @@ class DeviceDocument(
         Mapping[_Direction, _Bytes],
         Meta(
             min_length=1,
-            description="bytes that pass at once after a pause, before the bandwidth limits "
-            "them, such as read: 20MB",
+            description="bytes that a throttle lets pass at once, in each slice of the time that "
+            "they take of the bandwidth, such as read: 20MB",
         ),
     ] = field(default_factory=dict)
     write_buffer: WriteBufferDocument | None = None

@@ -197,9 +197,9 @@ def _rate(metrics: Sequence[Metric], operation: str, size_bytes: int) -> int:
 
 
 def _burst_bytes(run: StoredRun, way: str, bandwidth: int) -> int:
-    """Return the bytes that pass at once after a pause; 0 of a device without a throttle.
+    """Return the bytes that pass at once in a slice; 0 of a device without a throttle.
 
-    A throttle lets requests pass until its tokens are used up, and then one waits. They are as many
+    A throttle lets requests pass that a slice allows, and then one waits. They are as many
     as requests on one that waits, and each is what moves in the mean duration of one.
     """
     size_bytes, histogram = max(durations_of(run, way).items())

@@ -65,3 +65,25 @@ def run(start):
         return printed
 
     return run
+
+
+@pytest.fixture(scope="session")
+def late_wakes(tmp_path_factory):
+    library = tmp_path_factory.mktemp("late") / "late_wakes.so"
+    source = Path(__file__).with_name("late_wakes.c")
+    subprocess.run(["cc", "-shared", "-fPIC", "-o", library, source, "-ldl"], check=True)
+    return library
+
+
+@pytest.fixture
+def virtual_time(trace, late_wakes, monkeypatch):
+    """Give programs the clock of late_wakes.c; their sleeps end late by so many milliseconds."""
+
+    def virtual_time(late_ms=()):
+        traced = trace.environment(trace.page.descriptor)
+        both = f"{late_wakes}:{traced['LD_PRELOAD']}"
+        late = ",".join(str(ms * 1000) for ms in late_ms)
+        environment = traced | {"LD_PRELOAD": both, "LATE_WAKES": late}
+        monkeypatch.setattr(trace, "environment", lambda _: environment)
+
+    return virtual_time

@@ -248,15 +248,6 @@ def test_a_small_sync_does_not_wait_for_the_whole_of_a_large_one(trace, run):
     assert reading.histogram(WAL_SYNC, "due").percentile(90) < 10 * 34_000
 
 
-def test_a_burst_passes_before_the_bandwidth_limits(trace, run):
-    moved, burst = {"read": 10 * MIB}, {"read": 2 * MIB}
-    use(trace, DeviceModel("disk", "", "published", False, 64, constant(read=1), moved, burst))
-    run(STORED + "for _ in range(4): os.pread(fd, 1 << 20, 0)")
-    due = trace.page.read().histogram(DATA_READ, "due")
-    assert due.percentile(50) < 10_000
-    assert 20_000_000 < due.percentile(100) <= 101_000_000  # less what the calls themselves took
-
-
 def test_writes_complete_in_a_buffer_until_it_is_full(trace, run):
     buffer = WriteBuffer(MIB, 64 << 10, 2_000_000)
     moved = {"write": 10 * MIB}

@@ -1,32 +1,18 @@
 """How often a modelled sync waits for a processor, on a clock of the test (late_wakes.c)."""
 
-import subprocess
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 from modelled_tier import OPEN_TABLE, buffered, use
 
 
-@pytest.fixture(scope="session")
-def late_wakes(tmp_path_factory):
-    library = tmp_path_factory.mktemp("late") / "late_wakes.so"
-    source = Path(__file__).with_name("late_wakes.c")
-    subprocess.run(["cc", "-shared", "-fPIC", "-o", library, source, "-ldl"], check=True)
-    return library
-
-
 @pytest.fixture
-def syncs(trace, run, late_wakes, monkeypatch):
+def syncs(trace, run, late_wakes, virtual_time):
     """Make syncs of 100 ms: the sleeps and the milliseconds of each."""
 
     def syncs(late_ms, calls, written=4096, **model):
         use(trace, replace(buffered(read=1, write=1, sync=100_000), **model))
-        traced = trace.environment(trace.page.descriptor)
-        both = f"{late_wakes}:{traced['LD_PRELOAD']}"
-        late = ",".join(str(ms * 1000) for ms in late_ms)
-        environment = traced | {"LD_PRELOAD": both, "LATE_WAKES": late}
-        monkeypatch.setattr(trace, "environment", lambda _: environment)
+        virtual_time(late_ms)
         printed = run(
             OPEN_TABLE + "import ctypes, time\n"
             f"sleeps = ctypes.c_int.in_dll(ctypes.CDLL({str(late_wakes)!r}), 'sleeps')\n"
