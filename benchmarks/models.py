@@ -187,16 +187,15 @@ def scores_of(
 
 def report(scores: Sequence[tuple[str, Any]]) -> None:
     """Print the errors over all scores."""
-    for name in ("throughput", "device_time", "p50", "p99", "cpu_per_operation"):
+    for name in dict.fromkeys(m["name"] for _, score in scores for m in score["metrics"]):
         errors = [
             abs(metric["ratio"] - 1)
             for _, score in scores
             for metric in score["metrics"]
             if metric["name"] == name
         ]
-        if errors:
-            print(f"{name}: median error {median(errors):.0%}, largest {max(errors):.0%} "
-                  f"of {len(errors)} cases")  # fmt: skip
+        print(f"{name}: median error {median(errors):.0%}, largest {max(errors):.0%} "
+              f"of {len(errors)} cases")  # fmt: skip
 
 
 def main() -> None:

@@ -8,7 +8,16 @@ from functools import cache
 from pathlib import Path
 
 from harness.experiment.placement import DIRECTORY_PARTS
-from harness.models.score import DEVICE_TIME, NOT_KEPT, Pair, Score, ScoredMetric, ScoreStore
+from harness.models.score import (
+    DEVICE_TIME,
+    LEAST_SHARE,
+    NOT_KEPT,
+    Pair,
+    Score,
+    ScoredMetric,
+    ScoreStore,
+)
+from harness.sequences import grouped
 from harness.store.runs import StoredRun
 from reports.explain.ceilings import ceilings
 from reports.explain.devices import devices_that_hold
@@ -26,10 +35,12 @@ _NO_LATENCY = {"zero", "latency:0us"}
 
 def score_metrics(blocks: Sequence[Pair]) -> list[ScoredMetric]:
     """Return the ratios of all blocks together: throughput, latencies, the time of calls."""
-    names = dict.fromkeys(m.name for block in blocks for m in block.measured)
+    by_name = grouped((m.name, m) for block in blocks for m in block.measured)
+    least_ns = LEAST_SHARE * sum(m.tier for m in by_name.get(DEVICE_TIME, ()))
     metrics = []
-    for name in names:
-        measured = [m for block in blocks for m in block.measured if m.name == name]
+    for name, measured in by_name.items():
+        if name.startswith(DEVICE_TIME) and sum(m.tier for m in measured) < least_ns:
+            continue
         looks = max(block.looks for block in blocks)
         ratio = compare_values(
             [m.model for m in measured], [m.tier for m in measured], interim_analyses=looks

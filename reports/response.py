@@ -12,7 +12,7 @@ import numpy as np
 
 from harness import hdr
 from harness.metrics import load_of, standing_for
-from harness.models.score import DEVICE_TIME, ScoredQuantity
+from harness.models.score import DEVICE_TIME, ScoredQuantity, device_time_of
 from harness.store.documents import attributes
 from harness.store.runs import StoredRun
 from reports.compared_rows import Verdict, interim_analyses_of
@@ -274,14 +274,17 @@ def measurements(tier: StoredRun, model: StoredRun) -> tuple[ScoredQuantity, ...
     """Return what the two runs of a block measured, of what both of them have.
 
     Throughput, latencies, the engine's processor time of an operation, which a base that
-    compresses, or a device that is not there, changes; and the time of the engine's calls.
+    compresses, or a device that is not there, changes; and the time of the engine's calls, of all
+    and of each kind.
     """
     runs = (tier, model)
     values = {"throughput": [rate.value if rate else None for rate in map(throughput_of, runs)]}
     for percentile in _PERCENTILES:
         values[f"p{percentile}"] = [_latency(run, percentile) for run in runs]
     values["cpu_per_operation"] = [_cpu_ns(run) for run in runs]
-    values[DEVICE_TIME] = list(_call_times(tier, model))
+    times = _call_times(tier, model)
+    values[DEVICE_TIME] = [sum(of_run) for of_run in zip(*times.values(), strict=True)] or [0, 0]
+    values |= {device_time_of(*kind): list(both) for kind, both in times.items()}
     return tuple(
         ScoredQuantity(name, on_tier, on_model)
         for name, (on_tier, on_model) in values.items()
@@ -289,14 +292,14 @@ def measurements(tier: StoredRun, model: StoredRun) -> tuple[ScoredQuantity, ...
     )
 
 
-def _call_times(tier: StoredRun, model: StoredRun) -> tuple[float, float]:
-    """Return how long the foreground's calls took, each kind of them as often as on the tier."""
+def _call_times(tier: StoredRun, model: StoredRun) -> dict[tuple[str, str], tuple[float, float]]:
+    """Return how long the foreground's calls of each kind took, both as often as on the tier."""
     of_tier, of_model = _calls(tier), _calls(model)
-    kinds = of_tier.keys() & of_model.keys()
-    return (
-        sum(of_tier[kind].total * of_tier[kind].mean for kind in kinds),
-        sum(of_tier[kind].total * of_model[kind].mean for kind in kinds),
-    )
+    return {
+        kind: (calls.total * calls.mean, calls.total * of_model[kind].mean)
+        for kind, calls in of_tier.items()
+        if kind in of_model
+    }
 
 
 def _calls(run: StoredRun) -> dict[tuple[str, str], hdr.Histogram]:

@@ -380,7 +380,7 @@ def _score_json(score: Score) -> dict[str, Any]:
     """Return the document of ``--json``, with the number of pairs instead of each of them."""
     document = score.to_json()
     del document["blocks"]
-    return document | {"pairs": score.pairs}
+    return document | {"pairs": score.pairs, "contradicted": list(score.contradicted)}
 
 
 def _print_scores(scores: Sequence[Score]) -> None:

@@ -6,7 +6,7 @@ that.
 
 Throughput alone does not carry over: where an operation hardly waits for the device, any model of
 it looks right. So the duration of the engine's calls is scored, each kind of call as often as on
-the tier (DEVICE_TIME).
+the tier (DEVICE_TIME), and that of each kind alone: in the sum, others hide an error of its calls.
 """
 
 from __future__ import annotations
@@ -25,8 +25,15 @@ from harness.warnings import RunWarning
 CONTRADICTED = 0.25
 #: The name of the scored metric of how long the engine's calls take.
 DEVICE_TIME = "device_time"
+#: A kind of call with less than this share of the device's time has no metric of its own.
+LEAST_SHARE = 0.1
 #: Warnings of runs in which the host, and not the model, decided how long calls took.
 NOT_KEPT = ("model-not-kept", "other-load", "stolen-while-measuring")
+
+
+def device_time_of(part: str, operation: str) -> str:
+    """Return the name of the scored metric of how long the calls of a kind take."""
+    return f"{DEVICE_TIME}_{part}_{operation}"
 
 
 class ScoredMetric(Struct, frozen=True):
@@ -78,7 +85,8 @@ class Score(Document, frozen=True, tag_field="schema", tag=1):
 
     One workload on both; ``pairs`` add up over commands, and none replaces another.
 
-    ``metrics``: throughput first, then latencies or query times, and the time of calls.
+    ``metrics``: throughput first, then latencies, processor time and the time of calls, of all
+    and by kind.
     """
 
     host_id: str
@@ -101,6 +109,11 @@ class Score(Document, frozen=True, tag_field="schema", tag=1):
     @property
     def pairs(self) -> int:
         return len(self.blocks)
+
+    @property
+    def contradicted(self) -> tuple[str, ...]:
+        """Metrics that contradict the model; empty where none does."""
+        return tuple(metric.name for metric in self.metrics if metric.contradicted)
 
     def metric(self, name: str) -> ScoredMetric | None:
         return next((metric for metric in self.metrics if metric.name == name), None)

@@ -8,10 +8,11 @@ from explained_runs import PARTS_US, tpcc, tpcc_metrics
 from report_runs import Case, write
 
 from harness.models.device import find_model
-from harness.models.score import Score, ScoredMetric, ScoreStore
+from harness.models.score import Pair, Score, ScoredMetric, ScoreStore
 from harness.store.runs import StoredRun
 from reports.compare import Group, compare
 from reports.compare_output import to_json
+from reports.model_error import score_metrics
 from reports.response import measurements
 
 MODEL = "nvme-970-pro"
@@ -112,6 +113,35 @@ def test_calls_of_a_model_are_timed_as_often_as_the_device_had_them(tmp_path):
         return write(tmp_path, Case(block=block, metrics=tpcc_metrics(60_000, PARTS_US, timed)))
 
     device, model = run((100, 400.0), (300, 100.0), 0), run((50, 800.0), (600, 100.0), 1)
-    times = {m.name: m for m in measurements(device, model)}["device_time"]
-    assert times.tier == pytest.approx(70e6, rel=0.01)
-    assert times.model == pytest.approx(110e6, rel=0.01)
+    times = {m.name: m for m in measurements(device, model)}
+    of_all, syncs = times["device_time"], times["device_time_wal_sync"]
+    assert (of_all.tier, of_all.model) == (approx(70e6), approx(110e6))
+    assert (syncs.tier, syncs.model) == (approx(40e6), approx(80e6))
+
+
+def approx(value: float) -> Any:
+    return pytest.approx(value, rel=0.01)
+
+
+def test_a_kind_of_call_that_takes_twice_as_long_contradicts_a_model_by_its_name(tmp_path):
+    """Syncs are 20 % of the device's time; writes of the WAL are too little to have a metric."""
+
+    def run(name: str, block: int, syncs: float) -> StoredRun:
+        timed = {("wal", "sync"): (100 + block, 400.0 * syncs), ("wal", "write"): (100, 10.0),
+                 ("data", "read"): (1600, 100.0)}  # fmt: skip
+        metrics = tpcc_metrics(60_000 + block, PARTS_US, timed)
+        return write(tmp_path / name, Case(block=block, metrics=metrics))
+
+    blocks = tuple(
+        Pair((str(n),), 1, measurements(run("tier", n, 1), run("model", n, 2))) for n in range(6)
+    )
+    metrics = {metric.name: metric for metric in score_metrics(blocks)}
+    errors = {name: m.error for name, m in metrics.items() if name.startswith("device_time")}
+    assert errors == {
+        "device_time": pytest.approx(0.2, abs=0.01),
+        "device_time_wal_sync": approx(1),
+        "device_time_data_read": 0,
+    }
+    scored = Score(HOST, "disk", "d" * 16, "ssd", "postgres", "tpcc", "case", 1, blocks,
+                   tuple(metrics.values()))  # fmt: skip
+    assert scored.contradicted == ("device_time_wal_sync",)
