@@ -130,12 +130,9 @@ class Workers(Generic[Connection]):
                         future.result()
             except BaseException:
                 schedule.abandon()
-                self._cancel()
+                for connection in self.connections:
+                    connection.cancel()
                 raise
-
-    def _cancel(self) -> None:
-        for connection in self.connections:
-            connection.cancel()
 
 
 def _work(connection: Connection, schedule: LoadSchedule[Connection]) -> None:

@@ -174,7 +174,10 @@ def _row(
     compared = (*a.compared, *b.compared)
     values = [run[quantity] for run in compared if quantity in run]
     kind = values[0]
-    sides = [[_value(run, quantity) for run in side.compared] for side in (a, b)]
+    sides = [
+        [run[quantity].value if quantity in run else None for run in side.compared]
+        for side in (a, b)
+    ]
     over, under = sides if kind.better == "lower" else reversed(sides)
     ratio = compare_values(over, under, pairing, interim_analyses)
     at_a, at_b = (
@@ -212,7 +215,3 @@ def _cut_off(run: Mapping[Quantity, Point], quantity: Quantity, better: Better) 
     if quantity in run or metric_info(quantity, better).role not in ("headline", "part"):
         return False
     return any(duration_of(q.name) for q in run)
-
-
-def _value(run: Mapping[Quantity, Point], quantity: Quantity) -> float | None:
-    return run[quantity].value if quantity in run else None

@@ -61,15 +61,12 @@ def _matching(
     conditions = ",".join(piece for piece in pieces if piece not in names)
     runs = store.runs()
     if names:
-        named = {run.run_id: run for name in names for run in _named(store, runs, name)}
+        named: dict[str, StoredRun] = {}
+        for name in names:
+            matches = [] if _is_run(store, name) else _of_experiment(runs, name)
+            named |= {run.run_id: run for run in matches or [store.run(name)]}
         return _by_fields(list(named.values()), conditions, named=True)
     return _by_fields(list(runs if among is None else among), conditions)
-
-
-def _named(store: Store, runs: Sequence[StoredRun], name: str) -> list[StoredRun]:
-    if _is_run(store, name):
-        return [store.run(name)]
-    return _of_experiment(runs, name) or [store.run(name)]
 
 
 def experiment(store: Store, text: str) -> list[StoredRun]:

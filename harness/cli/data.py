@@ -22,14 +22,6 @@ from harness.units import format_bytes
 app = typer.Typer(no_args_is_help=True)
 
 
-def _all(host: Path | None) -> list[tuple[str, Dataset]]:
-    return [
-        (kind, dataset)
-        for kind, where in dataset_stores(host).items()
-        for dataset in where.datasets()
-    ]
-
-
 def _directories(names: list[str] | None, host: Path | None) -> list[Path]:
     """Return the directories of the named datasets, else of all, readable or not."""
     directories = [path for where in dataset_stores(host).values() for path in where.directories()]
@@ -44,7 +36,11 @@ def _directories(names: list[str] | None, host: Path | None) -> list[Path]:
 @app.command("list")
 def list_(host: HostOption = None, json_: JsonOption = False) -> None:
     """List every complete dataset."""
-    entries = _all(host)
+    entries = [
+        (kind, dataset)
+        for kind, where in dataset_stores(host).items()
+        for dataset in where.datasets()
+    ]
     if json_:
         print_json(
             {

@@ -149,14 +149,12 @@ def run(parameters: type[Parameters], options: RunOptions) -> None:
     if rate is not None and (options.load_curve or given.endswith("%")):
         _at_shares(parameters, options, rate.name, given)
     else:
-        arms = _arms(parameters, options)
-        plan = of_arms([_plan_with_sweeps(parameters, arm) for arm in arms])
+        plans = []
+        for arm in _arms(parameters, options):
+            swept, rest = _swept(parameters, arm.pairs)
+            plans.append(plan_of(parameters, replace(arm, pairs=rest), swept))
+        plan = of_arms(plans)
         conduct_experiment(plan, options, again=True)
-
-
-def _plan_with_sweeps(parameters: type[Parameters], options: RunOptions) -> Plan:
-    swept, rest = _swept(parameters, options.pairs)
-    return plan_of(parameters, replace(options, pairs=rest), swept)
 
 
 def _arms(parameters: type[Parameters], options: RunOptions) -> list[RunOptions]:

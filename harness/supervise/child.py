@@ -54,7 +54,8 @@ def run_child(
             os.set_inheritable(number, True)  # also where it had this number before
         _restore_signals()
         begin("journal")
-        _note_start(journal_fd)
+        # Not synced to disk: a process does not outlive the boot, the page cache does it.
+        append_entry(journal_fd, {"kind": "process", **asdict(own_identity())}, sync=False)
         begin("cgroup")
         for procs in request["cgroup_procs"]:
             _write(procs, "0")
@@ -113,11 +114,6 @@ def _restore_signals() -> None:
     signal.set_wakeup_fd(-1)
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_SETMASK, [])
-
-
-def _note_start(journal_fd: int) -> None:
-    # Not synced to disk: a process does not outlive the boot, the page cache does it.
-    append_entry(journal_fd, {"kind": "process", **asdict(own_identity())}, sync=False)
 
 
 def _write(path: str, text: str) -> None:

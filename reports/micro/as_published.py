@@ -171,7 +171,9 @@ def number_of_tier(
 ) -> HostNumber | Missing:
     """The number of the tier that the series names; of several, their mean, as papers print it."""
     every = [_repeating(device, paper, (series.figure,)) for device in devices]
-    of_tier = [d for d in every if d.runs and _tier(d) == series.arm]
+    of_tier = [
+        d for d in every if d.runs and (d.tier.name if d.tier else d.tier_name) == series.arm
+    ]
     if len(of_tier) != 1:
         hosts = " and ".join(device.name for device in of_tier)
         return Missing("ambiguous", hosts) if of_tier else Missing("not-measured")
@@ -183,10 +185,6 @@ def number_of_tier(
     if not values:
         return Missing("no-counterpart")
     return HostNumber(fmean(values), series.base_unit, of_tier[0].emulated)
-
-
-def _tier(device: Device) -> str:
-    return device.tier.name if device.tier else device.tier_name
 
 
 def _priced(device: Device, prices: PriceList | None) -> Missing:

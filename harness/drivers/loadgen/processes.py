@@ -188,16 +188,16 @@ class _Client:
         status = document.get("status")
         if code != 0 or status != "complete":
             failure = StalledError if status == "stalled" else RunFailed
-            raise failure(_PROBLEM, document.get("error") or self._failure(code))
+            raise failure(
+                _PROBLEM,
+                document.get("error") or f"it {ending(code)}: {log_tail(self.log, self.user)}",
+            )
         return structs.convert(document, LoadgenResult, "loadgen's result")
 
     def release(self) -> None:
         """Let the client end: it keeps its connections until its stdin ends."""
         with suppress(BrokenPipeError):
             self.process.stdin.close()
-
-    def _failure(self, code: int) -> str:
-        return f"it {ending(code)}: {log_tail(self.log, self.user)}"
 
 
 @dataclass(frozen=True)

@@ -126,17 +126,14 @@ def base_totals(scale: float, source: Path | None) -> Totals | None:
     if source is None:
         return None
     try:
-        totals = _totals_of_source(source)
+        # Sums without groups spill nothing.
+        with open_views(read_source(source), None) as connection:
+            totals = {table: _sums(partial(rows_of, connection), table, table) for table in _SUMS}
     except RunFailed:
         return None
     texts = {t: {name: str(value) for name, value in s.items()} for t, s in totals.items()}
     keep(file, {"scale": scale, "generator": generator(), "totals": texts})
     return totals
-
-
-def _totals_of_source(source: Path) -> Totals:
-    with open_views(read_source(source), None) as connection:  # sums without groups spill nothing
-        return {table: _sums(partial(rows_of, connection), table, table) for table in _SUMS}
 
 
 def _sums(execute: Execute, table: str, rows: str) -> dict[str, Decimal]:
