@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
+from itertools import chain
 from pathlib import Path
 
-from harness.experiment.placement import DIRECTORY_PARTS
+from harness.experiment.placement import DIRECTORY_PARTS, Part
+from harness.iotrace.page import OPERATIONS
 from harness.models.score import (
     DEVICE_TIME,
     LEAST_SHARE,
@@ -16,6 +18,7 @@ from harness.models.score import (
     Score,
     ScoredMetric,
     ScoreStore,
+    device_time_of,
 )
 from harness.sequences import grouped
 from harness.store.runs import StoredRun
@@ -101,35 +104,49 @@ def _error_of(runs: Sequence[StoredRun], whole: bool) -> ModelError | None:
         return None
     run = runs[0]
     host = run.manifest.host.host_id if run.manifest else ""
-    times = _device_times(run.directory.parents[1], host, run.spec.engine, run.spec.workload)
-    share = 1.0 if whole else _device_share(runs)
+    scores = _scores(run.directory.parents[1], host, run.spec.engine, run.spec.workload)
+    parts = _modelled_parts(run)
+    # The sum over all calls has those of parts that are not modelled, and a percentile may be
+    # the time of calls of one kind: each kind of the modelled parts' calls counts then.
+    by_kind = whole or parts != DIRECTORY_PARTS
+    times = [times for score in scores if (times := _device_times(score, parts if by_kind else ()))]
+    share = 1.0 if whole else _device_share(runs, parts)
     few = len(times) < FEWEST_SCORES
-    ratios = [1.0, *times, *((1 / ASSUMED, ASSUMED) if few else ())]
+    ratios = [1.0, *chain(*times), *((1 / ASSUMED, ASSUMED) if few else ())]
     # An operation's time on the device: what is not the device's, and the device's without error.
     speeds = [1 / (1 - share + share / max(ratio, 1e-3)) for ratio in ratios]
     return ModelError(min(speeds), max(speeds), 0 if few else len(times))
 
 
 @cache
-def _device_times(results: Path, host_id: str, engine: str, workload: str) -> tuple[float, ...]:
+def _scores(results: Path, host_id: str, engine: str, workload: str) -> Sequence[Score]:
     scores = [
         score
         for score in ScoreStore(results).all()
         if (score.host_id, score.engine) == (host_id, engine)
     ]
     alike = [score for score in scores if score.workload == workload]
-    chosen: Sequence[Score] = alike if len(alike) >= FEWEST_SCORES else scores
-    return tuple(metric.ratio for score in chosen if (metric := score.metric(DEVICE_TIME)))
+    return alike if len(alike) >= FEWEST_SCORES else scores
 
 
-def _device_share(runs: Sequence[StoredRun]) -> float:
+def _device_times(score: Score, parts: Sequence[str]) -> list[float]:
+    """Return the ratios of each kind of call of the parts, or without any of all calls."""
+    kinds = [device_time_of(part, operation) for part in parts for operation in OPERATIONS]
+    by_kind = [metric.ratio for name in kinds if (metric := score.metric(name))]
+    of_all = score.metric(DEVICE_TIME)
+    return by_kind or ([of_all.ratio] if of_all else [])
+
+
+def _modelled_parts(run: StoredRun) -> tuple[Part, ...]:
+    tiers, placement = {tier for tier, _ in modelled_tiers(run)}, run.spec.placement
+    return tuple(part for part in DIRECTORY_PARTS if placement and placement.tier_of(part) in tiers)
+
+
+def _device_share(runs: Sequence[StoredRun], parts: Sequence[Part]) -> float:
     """Return the largest share of an operation's time that may be the modelled devices'; 1: all."""
-    placement = runs[0].spec.placement
     bounds = ceilings(runs)
-    if placement is None or bounds is None:
+    if bounds is None:
         return 1.0
-    tiers = {tier for tier, _ in modelled_tiers(runs[0])}
-    parts = [part for part in DIRECTORY_PARTS if placement.tier_of(part) in tiers]
     devices = devices_that_hold(parts)
     ceiling = (bounds.of(devices) if devices else None) or bounds.of("all")
     return 1.0 if ceiling is None or ceiling.share is None else ceiling.share

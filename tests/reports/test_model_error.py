@@ -14,6 +14,7 @@ from reports.compare import Group, compare
 from reports.compare_output import to_json
 from reports.model_error import score_metrics
 from reports.response import measurements
+from reports.statistics import Ratio
 
 MODEL = "nvme-970-pro"
 Sides = tuple[list[StoredRun], list[StoredRun]]
@@ -26,21 +27,24 @@ DISTURBED = {
 }
 
 
-def sides(root: Path, gain: float, model: str = MODEL, **changes: Any) -> Sides:
+def sides(
+    root: Path, gain: float, model: str = MODEL, modelled: str = "fast-both", **changes: Any
+) -> Sides:
     """Six pairs on the disk and on a modelled tier; ``changes``: of one modelled run."""
     disk = [tpcc(root, "ssd-both", block, 60_000 * (1 + block / 100)) for block in range(6)]
     fast = [
-        tpcc(root, "fast-both", block, gain * 60_000 * (1 + block / 100), model=find_model(model),
+        tpcc(root, modelled, block, gain * 60_000 * (1 + block / 100), model=find_model(model),
              run_changes=changes if block == 3 else {})
         for block in range(6)
     ]  # fmt: skip
     return disk, fast
 
 
-def scored(root: Path, *ratios: float, workload: str = "tpcc") -> None:
+def scored(root: Path, *ratios: float, workload: str = "tpcc", **kinds: float) -> None:
     for number, ratio in enumerate(ratios):
         metrics = (ScoredMetric("throughput", 1.0, None, None),
-                   ScoredMetric("device_time", ratio, None, None))  # fmt: skip
+                   ScoredMetric("device_time", ratio, None, None),
+                   *(ScoredMetric(name, of, None, None) for name, of in kinds.items()))  # fmt: skip
         ScoreStore(root).write(
             Score(
                 HOST,
@@ -90,6 +94,23 @@ def test_few_scores_of_a_workload_give_way_to_those_of_the_engine(tmp_path) -> N
     _, document = group(sides(tmp_path, 1.2))
     assert document["model_error"]["low"] < 1
     assert document["model_error"]["high"] == 1  # none of them was too slow: nothing is assumed
+
+
+@pytest.mark.parametrize(
+    ("modelled", "verdict"),
+    [("fast-both", "faster"), ("data=ssd,wal=fast", "within the models' error")],
+)
+def test_errors_of_kinds_of_call_count_where_the_sum_hides_them(tmp_path, modelled, verdict):
+    """Syncs of the WAL take twice as long as on the models, and of all calls none is longer."""
+    scored(tmp_path, 1.0, 1.0, 1.0, device_time_wal_sync=0.5)
+    compared, _ = group(sides(tmp_path, 1.2, modelled=modelled))
+    assert compared.verdict == verdict
+    widened = {
+        row.quantity.name: row.estimate.model_error
+        for row in compared.rows
+        if isinstance(row.estimate, Ratio)
+    }
+    assert widened["transaction_duration_ns"] == (0.5, 1)
 
 
 def test_a_ceiling_has_no_error_of_a_device(tmp_path) -> None:
