@@ -422,17 +422,24 @@ def _print(
     pairs = min((len(trial.runs) for trial in trials), default=0)
     further_ns = _further_ns(runs, pairs, len(planned.every)) or parse_duration_ns(options.budget)
     more = _more(options, further_ns, less=tuple(less))
+    misplaced = _misplaced(runs)
     if today.placement != base or not trials:
         context = f"runs are complete of {today.placement if today.runs else 'no placement'} alone"
-        raise RunFailed("advise", context, f"see the failed runs above; {more.text}")
+        hint = f"see the failed runs above; {more.text}"
+        raise RunFailed("advise", "; ".join([context, *misplaced]), _FREE if misplaced else hint)
     given_answers = answers(today, trials, runs)
-    undecided = any(answer.undecided for answer in given_answers)
+    # More time does not help an arm whose memory was elsewhere.
+    undecided = not misplaced and any(answer.undecided for answer in given_answers)
     checked = met(expectations, today, trials)
     if options.json_:
         documents = [answer.to_json() for answer in given_answers]
         document = {"answers": documents, "ended": ended, "experiment": options.name}
         on = {"measured": measured(today), "less_data": dict(less), "expected": as_json(checked)}
-        memory = {"data": _data(planned, today.runs), "not_tried": [*planned.notes]}
+        memory = {
+            "data": _data(planned, today.runs),
+            "not_tried": [*planned.notes],
+            "misplaced": misplaced,
+        }
         more_json = more.to_json() if undecided else None
         print_json({**document, **on, **memory, "more": more_json})
         return
@@ -444,10 +451,27 @@ def _print(
     if (data := _data(planned, today.runs)) and data["fit_in_memory"]:
         size = format_bytes(data["bytes"])
         say(f"The data, {size}, fit in today's memory: the answer says nothing of more data.")
+    for text in misplaced:
+        say(f"{text} ({_FREE})")
     if undecided:
         say_more(more)
     say(f"ended: {ended}. A report with charts:")
     say_command(f"harness report -e {options.name}{given(options.results)}")
+
+
+#: What helps an arm whose memory was not where its policy has it.
+_FREE = "free memory on that node, or give a smaller --memory-limit"
+
+
+def _misplaced(runs: Sequence[StoredRun]) -> list[str]:
+    """Name each arm that failed the check of its memory, with what its nodes had left."""
+    failed = {
+        run.spec.arm or run.spec.where: check.detail
+        for run in runs
+        for check in run.result.checks
+        if check.name == "memory-policy" and check.status == "failed"
+    }
+    return [f"{arm} failed its check memory-policy: {detail}" for arm, detail in failed.items()]
 
 
 def _data(planned: _Trials, runs: Sequence[StoredRun]) -> dict[str, int] | None:

@@ -102,14 +102,15 @@ def memory_arms(
             f"{size} of {_DRAM} and {slower}, between which Linux moves pages",
         ),
     }
-    untried = []
+    untried: dict[str, list[str]] = {}
     for label, (memory, words) in filled.items():
         arm = MemoryArm(label, f"{data}{memory}", more_bytes, words)
         if why := _why_not(arm, dram, today_bytes, slower, tiers, kernel):
-            untried.append(f"{label} is not tried: {why}")
+            untried.setdefault(why, []).append(label)
         else:
             arms.append(arm)
-    return MemoryArms(tuple(arms), tuple(untried))
+    notes = (f"not tried: {' and '.join(labels)}, since {why}" for why, labels in untried.items())
+    return MemoryArms(tuple(arms), tuple(notes))
 
 
 def _memory_tier(name: str, tiers: Mapping[str, Tier], kernel: Kernel) -> Tier:

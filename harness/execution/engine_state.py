@@ -13,7 +13,9 @@ from harness.host.process_maps import async_io, charged_to_groups, hugetlb_bytes
 from harness.iotrace.page import LIBRARY
 from harness.store.result import Check, CheckStatus
 from harness.supervise.process import process_identity
+from harness.tiers.linux.kernel import LIVE, Kernel
 from harness.tiers.linux.numa import Node, NodeResidency
+from harness.tiers.memory_policy import room_left
 from harness.units import format_bytes
 from harness.warnings import RunWarning
 
@@ -27,8 +29,16 @@ _EVEN, _UNEVEN = 0.9, 0.6
 _MOSTLY = 0.5
 
 
-def memory_check(policy: MemoryPolicy, residency: NodeResidency) -> Check:
-    """Check that the engine's memory is where the placement says, with the shares per node."""
+def memory_check(
+    policy: MemoryPolicy,
+    residency: NodeResidency,
+    limit_bytes: int | None = None,
+    kernel: Kernel = LIVE,
+) -> Check:
+    """Check that the engine's memory is where the placement says, with the shares per node.
+
+    Where it is not, the detail has what the nodes have left, and what the memory limit needs.
+    """
     total = residency.total_bytes
     if not total:
         return Check("memory-policy", "unknown", "Linux shows no numa_maps of the engine")
@@ -37,7 +47,10 @@ def memory_check(policy: MemoryPolicy, residency: NodeResidency) -> Check:
     nodes = ", ".join(map(str, policy.nodes))
     by = f" by {':'.join(map(str, policy.weights))}" if policy.weights else ""
     detail = f"{policy.mode} to node {nodes}{by}: of {total} bytes, {listed}"
-    return Check("memory-policy", _memory_status(policy, shares), detail)
+    status = _memory_status(policy, shares)
+    if status == "failed" and limit_bytes is not None:
+        detail += f"; {room_left(policy, limit_bytes, kernel)}"
+    return Check("memory-policy", status, detail)
 
 
 def demotion_check(

@@ -423,7 +423,7 @@ def _placement_checks(
     """Return whether the engine's memory and processors are those of the placement and the spec."""
     checks, warnings = [], list[RunWarning]()
     if policy is not None:
-        checks.append(memory_check(policy, residency))
+        checks.append(memory_check(policy, residency, resolved.spec.memory_limit_bytes))
         warnings += unused_memory(policy, residency, nodes(LIVE))
     elif resolved.bound_memory:
         checks.append(Check("memory-policy", "passed", resolved.bound_memory))

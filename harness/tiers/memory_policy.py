@@ -62,27 +62,17 @@ def check_room(
     if policy is None or limit_bytes is None or policy.mode == "preferred":
         return []
     size_of = {node.node: node.memory_bytes for node in nodes(kernel)}
-    weights = policy.weights or (1,) * len(policy.nodes)
-    divided = policy.mode == "interleave" or bool(policy.weights)
     total = sum(size_of.get(node, 0) for node in policy.nodes)
-    listed = _listed(policy.nodes)
     if limit_bytes > total:
         raise UsageError(
-            f"memory limit {format_bytes(limit_bytes)} on node {listed}",
+            f"memory limit {format_bytes(limit_bytes)} on node {_listed(policy.nodes)}",
             f"the memory there is {format_bytes(total)}",
             "set a smaller --memory-limit, or place memory on more nodes",
         )
-    available = {node: available_bytes(node, kernel) for node in policy.nodes}
-    needed = {listed: (limit_bytes, sum(available.values()))}
-    if divided:
-        needed = {
-            str(node): (round(limit_bytes * weight / sum(weights)), available[node])
-            for node, weight in zip(policy.nodes, weights, strict=True)
-        }
     short = [
-        f"node {node}: {format_bytes(free)} available of {format_bytes(size)}"
-        for node, (size, free) in needed.items()
-        if size > free
+        f"node {_listed(group)}: {format_bytes(free)} available of {format_bytes(size)}"
+        for group, size in _needed(policy, limit_bytes).items()
+        if size > (free := sum(available_bytes(node, kernel) for node in group))
     ]
     if not short:
         return []
@@ -94,6 +84,27 @@ def check_room(
             "set a smaller --memory-limit, or free memory there",
         )
     ]
+
+
+def room_left(policy: MemoryPolicy, limit_bytes: int, kernel: Kernel = LIVE) -> str:
+    """Name the memory that the policy's nodes have left, and the part of a limit that they need."""
+    return ", ".join(
+        f"node {_listed(group)} has "
+        f"{format_bytes(sum(available_bytes(node, kernel) for node in group))} left, "
+        f"its part of the memory limit is {format_bytes(size)}"
+        for group, size in _needed(policy, limit_bytes).items()
+    )
+
+
+def _needed(policy: MemoryPolicy, limit_bytes: int) -> dict[tuple[int, ...], int]:
+    """Bytes of a memory limit by nodes: of each node if pages are divided, else of all together."""
+    if policy.mode != "interleave" and not policy.weights:
+        return {policy.nodes: limit_bytes}
+    weights = policy.weights or (1,) * len(policy.nodes)
+    return {
+        (node,): round(limit_bytes * weight / sum(weights))
+        for node, weight in zip(policy.nodes, weights, strict=True)
+    }
 
 
 def usable_bytes(policy: MemoryPolicy | None, host_bytes: int, kernel: Kernel = LIVE) -> int:

@@ -8,6 +8,7 @@ from report_runs import driven, interleaved, metric
 
 from harness.cli.advise import AdviseOptions, _print, _Trials
 from harness.cli.advise_memory import MemoryArm
+from harness.errors import RunFailed
 from harness.store.runs import StoredRun
 from reports.advice import PlannedArm, answers, trials_of
 
@@ -18,11 +19,12 @@ ARMS = {
     "data=ssd,memory=weighted:dram=3,cxl=1": ("weighted", 16, 13_000),
     "data=ssd,memory=preferred:dram": ("preferred", 16, 9_000),
 }
+PART_BYTES = {"data": 90 * GB, "wal": 10 * GB, "temp": 0, "index": 0}
 #: As the manifest has it of policies that set_mempolicy(2) alone does not apply.
 IN_FORCE = {"weighted": {"memory_policy": "nodes 0, 2 by weights 3:1, by Linux"}}
 
 
-def runs_of(root: Path, placement: str) -> list[StoredRun]:
+def runs_of(root: Path, placement: str, **changes: object) -> list[StoredRun]:
     label, gib, per_minute = ARMS[placement]
     limit = {"memory_limit_bytes": gib * GIB}
     (runs,) = interleaved(
@@ -33,7 +35,7 @@ def runs_of(root: Path, placement: str) -> list[StoredRun]:
         label=label,
         memory_bytes=gib * GIB,
         spec_changes=driven("tpcc", warehouses=10, users=8, duration="3m") | limit,
-        run_changes={"part_bytes": {"data": 90 * GB, "wal": 10 * GB, "temp": 0, "index": 0}},
+        run_changes={"part_bytes": PART_BYTES, **changes},
         manifest_changes={
             "memory_cap": {"method": "cgroup-v2", "limit_bytes": gib * GIB},
             "prices_per_gb": PRICES,
@@ -86,3 +88,16 @@ def test_json_has_the_data_and_whether_they_fit_in_todays_memory(
     assert size is not None
     assert document["data"] == {"bytes": size, "fit_in_memory": size <= today_gib * GIB}
     assert document["not_tried"] == ["tiered is not tried"]
+
+
+def test_more_time_is_no_advice_for_memory_that_was_elsewhere(tmp_path: Path) -> None:
+    today, weighted, _ = ARMS
+    check = {"name": "memory-policy", "status": "failed", "detail": "node 2 has 1.00 GiB left"}
+    failing = runs_of(tmp_path, weighted, checks=[check], status="failed")
+    runs = [*runs_of(tmp_path, today), *failing]
+    memory = tuple(MemoryArm(ARMS[p][0], p, ARMS[p][1] * GIB, "") for p in (today, weighted))
+    planned = _Trials((today, ""), {weighted: (("memory",), "")}, memory)
+    with pytest.raises(RunFailed) as failed:
+        _print(planned, AdviseOptions(), {}, [], runs, "decided")
+    assert "weighted failed its check memory-policy: node 2 has 1.00 GiB" in failed.value.context
+    assert "free memory" in failed.value.hint and "--budget" not in failed.value.hint

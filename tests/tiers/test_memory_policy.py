@@ -7,7 +7,9 @@ from recorded_kernel import write
 
 from harness.engine import MemoryPolicy
 from harness.errors import UsageError
+from harness.execution.engine_state import memory_check
 from harness.tiers.linux.kernel import Kernel
+from harness.tiers.linux.numa import NodeResidency
 from harness.tiers.memory_policy import check_room, means_of, usable_bytes, weights_in_force
 
 WEIGHTS = "/sys/kernel/mm/mempolicy/weighted_interleave"
@@ -208,6 +210,23 @@ def test_a_memory_limit_fits_into_the_nodes_of_the_policy(
             check_room(policy, gib << 30, linux)
     else:
         assert [warning.code for warning in check_room(policy, gib << 30, linux)] == codes
+
+
+@pytest.mark.parametrize(
+    ("policy", "left", "needed"),
+    [
+        (MemoryPolicy("bind", (0,)), ["2 GiB"], ["6 GiB"]),
+        (WEIGHTED, ["2 GiB", "8 GiB"], ["4.5 GiB", "1.5 GiB"]),
+        (TIERED, ["10 GiB"], ["6 GiB"]),
+    ],
+)
+def test_memory_elsewhere_names_what_its_nodes_have_left(
+    tmp_path: Path, policy: MemoryPolicy, left: list[str], needed: list[str]
+) -> None:
+    elsewhere = NodeResidency({1: 1000}, {})
+    detail = memory_check(policy, elsewhere, 6 << 30, two_nodes(tmp_path)).detail
+    for available, size in zip(left, needed, strict=True):
+        assert f"has {available} left, its part of the memory limit is {size}" in detail
 
 
 @pytest.mark.parametrize(
