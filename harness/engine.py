@@ -274,6 +274,10 @@ class Engine(ABC):
         """Return settings that change the data's format (page size …), for the dataset's key."""
         return {}
 
+    def log_limit_bytes(self) -> int | None:
+        """Return the size that its log does not exceed by its settings; None if not known."""
+        return None
+
     def initialise(self, directories: DataDirectories) -> None:
         """Make an empty database in the directories; nothing runs afterwards."""
         raise self._lacks("place", "its owner decides where its data are")

@@ -27,6 +27,7 @@ from harness.store.spec import JsonObject
 from harness.supervise import silence
 from harness.supervise.process import process_identity
 from harness.tiers.traffic import TierTraffic
+from harness.units import GIB
 from harness.warnings import RunWarning
 from harness.workloads.parameters import Parameters
 
@@ -347,6 +348,16 @@ def _read(reads: Sequence[Callable[[], Mapping[str, float]]]) -> dict[str, float
         return {name: value for read in reads for name, value in read().items()}
 
 
+#: Largest log of an engine that states none.
+_USUAL_LOG_BYTES = 4 * GIB
+
+
+def with_log_limit(sizes: Mapping[Part, int], limit_bytes: int | None = None) -> dict[Part, int]:
+    """Return estimates by part, of a log that becomes no larger than ``limit_bytes``."""
+    log_bytes = min(sizes.get("wal", 0), limit_bytes or _USUAL_LOG_BYTES)
+    return {**sizes, "wal": log_bytes}
+
+
 class Workload(ABC, Generic[P]):
     """One workload; its name is its folder's. Methods with a default are optional abilities."""
 
@@ -360,7 +371,10 @@ class Workload(ABC, Generic[P]):
 
     @abstractmethod
     def estimate_bytes(self, params: P, engine_format: str) -> dict[Part, int]:
-        """Return an upper estimate of each directory part's size, before anything is loaded."""
+        """Return an upper estimate of each directory part's size, before anything is loaded.
+
+        Of ``wal``: all that is written to it. :func:`with_log_limit` has what is there at a time.
+        """
 
     @abstractmethod
     def load(self, params: P, loading: Loading) -> dict[str, Any]:

@@ -21,6 +21,7 @@ from harness.errors import RunFailed, UsageError, nearest
 from harness.host.listen_address import Address
 from harness.supervise.credentials import run_unprivileged
 from harness.supervise.user_files import write_text
+from harness.units import MIB
 
 SETTINGS = SettingTable.read(Path(__file__).parent)
 #: The default size of a WAL segment in MiB, and the number of segments the log must hold.
@@ -129,6 +130,12 @@ def _check_wal_sizes(
                 f"{size_mb} MiB, but a WAL segment has {segment_mb} MiB",
                 f"set it to {_LEAST_SEGMENTS * segment_mb}MB or more",
             )
+
+
+def max_wal_size_bytes(installation: Installation, settings: Mapping[str, str]) -> int:
+    """Return ``max_wal_size`` as the server reads it: of these settings, else its default."""
+    chosen = applied(settings, known_settings(installation))
+    return int(_read(installation, tuple(chosen.items()), "max_wal_size").stdout) * MIB
 
 
 def verify_settings(

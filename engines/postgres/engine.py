@@ -39,6 +39,7 @@ from engines.postgres.configuration import (
     check_settings,
     check_tls,
     known_settings,
+    max_wal_size_bytes,
     verify_settings,
     write_configuration,
 )
@@ -120,6 +121,10 @@ class ManagedPostgres(SqlOnPostgres, ManagedServer[Installation, Cluster]):
         """Options of initdb and the settings that decide what a load stores."""
         initdb = {"locale": "C", "encoding": "UTF8", "initdb": " ".join(self._initdb_options)}
         return initdb | self.stored_settings()
+
+    def log_limit_bytes(self) -> int:
+        """Return twice ``max_wal_size``: the server may exceed it until a checkpoint has ended."""
+        return 2 * max_wal_size_bytes(self._installation, self._context.settings)
 
     def initialise(self, directories: DataDirectories) -> None:
         """Make an empty cluster; until a restore, it starts with the settings for loading."""

@@ -30,6 +30,7 @@ from harness.sequences import grouped
 from harness.store.spec import canonical_json
 from harness.terminal import print_table, say
 from harness.units import format_bytes, parse_duration_ns, parse_share
+from harness.workload import with_log_limit
 from harness.yamlfile import scalar
 
 #: Of a bulk load, the format after which data take most space.
@@ -164,8 +165,9 @@ def _needs_bytes(plan: Plan) -> int:
     datasets: dict[str, int] = {}
     workload = registry.workload(plan.runs[0].workload)
     for spec in plan.runs:
-        parts = workload.estimate_bytes(registry.parameters_of(spec), _LARGEST_FORMAT)
-        datasets[canonical_json([spec.engine, spec.driver, dict(parts)])] = sum(parts.values())
+        sizes = workload.estimate_bytes(registry.parameters_of(spec), _LARGEST_FORMAT)
+        parts = with_log_limit(sizes)
+        datasets[canonical_json([spec.engine, spec.driver, parts])] = sum(parts.values())
     return sum(datasets.values()) + max(datasets.values())
 
 

@@ -25,7 +25,7 @@ from harness.store.spec import Json, JsonObject, content_hash
 from harness.tiers.linux.model import Tier
 from harness.tiers.memory_policy import usable_bytes
 from harness.warnings import RunWarning
-from harness.workload import Workload
+from harness.workload import Workload, with_log_limit
 from harness.workloads.parameters import Parameters
 
 #: What a profile's memory nodes are on a host that has no others.
@@ -54,6 +54,8 @@ class EngineRun(ResolvedRun):
     warnings: tuple[RunWarning, ...] = ()
     #: Format of the files of a bulk load; the size of the data depends on it.
     load_format: str = ""
+    #: Size that its log does not exceed by its settings; None where the engine does not say.
+    log_limit_bytes: int | None = None
     #: Name of its dataset; empty for an external engine.
     dataset_name: str = ""
     #: Name of its source files; empty if the workload loads from none.
@@ -83,7 +85,8 @@ class EngineRun(ResolvedRun):
         """Upper estimate per directory part; nothing of an external server."""
         if self.external:
             return {}
-        return self.workload.estimate_bytes(self.params, self.load_format)
+        sizes = self.workload.estimate_bytes(self.params, self.load_format)
+        return with_log_limit(sizes, self.log_limit_bytes)
 
     @property
     def copied_bytes(self) -> int:

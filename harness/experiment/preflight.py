@@ -138,6 +138,7 @@ def prepare(spec: RunSpec, env: Environment) -> EngineRun:
         resolved,
         warnings=(*resolved.warnings, *of_nodes, *of_memory),
         load_format=engine.load_format or "",
+        log_limit_bytes=None if resolved.external else engine.log_limit_bytes(),
         dataset_name=name,
         source_name=workload.source_key(params, engine),
     )

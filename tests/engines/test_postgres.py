@@ -20,7 +20,8 @@ from harness.monitors import MonitorContext
 from harness.monitors.process import ProcessMonitor
 from harness.progress import SilentProgress
 from harness.supervise.process import alive
-from harness.workload import Session
+from harness.units import GIB, MIB
+from harness.workload import Session, with_log_limit
 
 SPILL = "select count(*) from (select md5(i::text) from generate_series(1, 200000) i order by 1) x"
 
@@ -64,6 +65,16 @@ def test_every_part_lies_where_it_was_placed(lab, release):
     segments = [f for f in open_files(engine) if f.is_relative_to(places["wal"])]
     assert segments, "no process has a WAL segment open in the WAL's place"
     assert not any(f.is_relative_to(data / "pg_wal") for f in open_files(engine))
+
+
+@pytest.mark.parametrize(
+    ("settings", "wal_bytes"),
+    [({"max_wal_size": "128MB"}, 256 * MIB), ({"max_wal_size": "50GB"}, 9 * GIB), ({}, 2 * GIB)],
+)
+def test_the_space_of_the_log_is_by_the_setting_in_force(lab, settings, wal_bytes):
+    limit = lab.engine("postgres", settings).log_limit_bytes()
+    sizes = with_log_limit({"data": 1, "wal": 9 * GIB}, limit)
+    assert sizes == {"data": 1, "wal": wal_bytes}
 
 
 def test_kill_leaves_no_process_and_no_shared_memory(lab, started):

@@ -31,7 +31,7 @@ from harness.supervise import programs
 from harness.supervise.credentials import unprivileged
 from harness.supervise.silence import VARIABLE, limit_s
 from harness.supervise.user_files import Credentials, make_directory, remove_tree, take_over
-from harness.units import GIB, MIB
+from harness.units import MIB
 from harness.workloads.sql.folder import (
     DUMP,
     LOAD,
@@ -136,7 +136,7 @@ def estimate_bytes(load_bytes: int) -> dict[Part, int]:
     return {
         "data": fixed + 4 * load_bytes,
         "index": 2 * load_bytes,
-        "wal": min(fixed + load_bytes, 4 * GIB),
+        "wal": fixed + load_bytes,
         "temp": fixed + load_bytes,
     }
 

@@ -29,7 +29,7 @@ from harness.store.datasets import SOURCE_RECORD, source_record
 from harness.store.documents import write_json_atomically
 from harness.supervise import programs
 from harness.supervise.silence import VARIABLE, limit_s
-from harness.units import GIB, MIB
+from harness.units import MIB
 from harness.workloads.tpch.tables import TABLES, expected_rows
 
 _POLL_S = 0.25
@@ -109,7 +109,7 @@ def estimate_bytes(scale: float, load_format: str) -> dict[Part, int]:
 
     Measured at scale 1: PostgreSQL 18 has 1.38 GB of tables and 0.37 GB of indexes and
     spills up to 0.57 GB in one query; DuckDB 2.0 has 0.93 GB with keys and indexes.
-    Columnar engines read Parquet, row stores text. ``wal`` is bounded by the usual limits of a log.
+    Columnar engines read Parquet, row stores text.
     """
     gigabytes = (1.1, 0.0, 0.2, 0.7) if load_format == "parquet" else (1.5, 0.5, 0.3, 0.7)
     data, index, wal, temp = (int(each * 1e9 * scale) for each in gigabytes)
@@ -117,7 +117,7 @@ def estimate_bytes(scale: float, load_format: str) -> dict[Part, int]:
     return {
         "data": fixed + data,
         "index": index,
-        "wal": min(fixed + wal, 4 * GIB),
+        "wal": fixed + wal,
         "temp": fixed + temp,
     }
 

@@ -35,9 +35,9 @@ _RECORD_OVERHEAD_BYTES, _FIELD_OVERHEAD_BYTES, _INDEX_BYTES = 90, 12, 60
 _SLACK = 1.3
 #: Operations a second of a fast engine, where nothing but it bounds them.
 _FAST_PER_S = 200_000
-#: What a write of a server leaves in a log that has the whole page with it, and how large logs
-#: become; those of a key-value engine go with the buffers that they stand for.
-_LOG_PAGE_BYTES, _LARGEST_LOG, _LARGEST_KEY_VALUE_LOG = 8_192, 4 * GIB, GIB
+#: What a write of a server leaves in a log that has the whole page with it, and how large the logs
+#: of a key-value engine become: they go with the buffers that they stand for.
+_LOG_PAGE_BYTES, _LARGEST_KEY_VALUE_LOG = 8_192, GIB
 #: How far records that are outlived by their updates grow before room is made again, as a
 #: share of the data.
 _OUTLIVED = 1.5
@@ -67,7 +67,7 @@ def estimate_bytes(params: YcsbParams, key_value: bool) -> dict[Part, int]:
     data = _SLACK * each * (loaded + inserted)
     outlived = min(_SLACK * each * written, _OUTLIVED * data)
     log = (each + (0 if key_value else _LOG_PAGE_BYTES)) * (written + inserted)
-    largest = _LARGEST_KEY_VALUE_LOG if key_value else _LARGEST_LOG
+    largest = _LARGEST_KEY_VALUE_LOG if key_value else math.inf
     return {
         "data": 160 * MIB + int(data + outlived),
         "index": 0 if key_value else int(_INDEX_BYTES * (loaded + inserted)),
