@@ -85,9 +85,6 @@ class ExperimentOptions(CommonOptions):
     driver: Annotated[
         list[str] | None, typer.Option(help="This driver in place of the profile's; may repeat.")
     ] = None
-    skip_missing: Annotated[
-        bool, typer.Option("--skip-missing", help="Leave out engines that are not installed.")
-    ] = False
     no_canary: Annotated[
         bool, typer.Option("--no-canary", help="Do not measure the tiers before and after.")
     ] = False
@@ -117,7 +114,7 @@ def run(options: ExperimentOptions) -> None:
     )
     options = replace(options, again=options.again and not options.resume)
     conduct_experiment(
-        plan, options, options.again, goal, options.skip_missing, not options.no_canary
+        plan, options, options.again, goal, each=True, with_canary=not options.no_canary
     )
 
 

@@ -11,6 +11,7 @@ from harness.cli import show
 from harness.cli.common import print_json, set_params
 from harness.execution.environment import Environment
 from harness.execution.resolved_run import ResolvedRun
+from harness.execution.run_list import Refusal
 from harness.execution.run_time import Estimator, least_ns
 from harness.experiment.study import StopRule
 from harness.store.calibrations import CalibrationStore, latest_of
@@ -32,13 +33,15 @@ def print_run_list(
     json_: bool,
     rule: StopRule | None = None,
     looks: int = 1,
+    refused: Sequence[Refusal] = (),
 ) -> None:
     """Print the runs of a plan and their estimates; ``earlier``: runs to estimate from.
 
     Where results decide, the runs before the first of ``looks``.
 
     As JSON ``{plan: [a run each], estimated_duration_ns, repeats: {…}, expected: [an engine
-    each], counts: [repeats at each look], budget_repeats}``; ``budget_repeats`` None if not known.
+    each], counts: [repeats at each look], budget_repeats, refused: [a reason each]}``;
+    ``budget_repeats`` None if not known.
     """
     rule, times = rule or StopRule(), Estimator(earlier.runs())
     within, counts = rule.blocks_within(steps, times.total_ns), list(rule.counts)
@@ -55,6 +58,7 @@ def print_run_list(
                 "expected": as_json(shown.expected),
                 "counts": counts,
                 "budget_repeats": within,
+                "refused": [asdict(refusal) for refusal in refused],
             }
         )
         return
@@ -75,6 +79,8 @@ def print_run_list(
         title=f"{counted(len(rows), 'run')}, {sum(r['complete'] is None for r in rows)} to do"
         f"{_how_long(rows, total_ns)}; no run is started",
     )
+    for refusal in refused:
+        say(f"not run: {refusal}")
     for text in shown.texts:
         say(text)
     if within is not None:

@@ -14,10 +14,10 @@ from harness.cli.options import CommonOptions
 from harness.cli.run_list import forecast, print_run_list
 from harness.execution.environment import Environment, command_environment
 from harness.execution.resolved_run import ResolvedRun
-from harness.execution.run_list import plan_steps
+from harness.execution.run_list import checked_runs, plan_steps
 from harness.execution.run_time import Budget, Estimator
 from harness.experiment.profile import Plan
-from harness.experiment.selection import in_this_mode, installed, with_repeats
+from harness.experiment.selection import in_this_mode, with_repeats
 from harness.experiment.sequential import Goal, Sequential, results, sequence_of
 from harness.experiment.study import Made, StopRule, Study, make_runs
 from harness.store.documents import as_json
@@ -56,10 +56,17 @@ def conduct(
             _warn_of_a_short_budget(study.rule, plan, steps, env, earlier)
             if options.dry_run:
                 listing = study.listing or partial(
-                    print_run_list, env=env, json_=options.json_, rule=study.rule, looks=plan.looks
+                    print_run_list,
+                    env=env,
+                    json_=options.json_,
+                    rule=study.rule,
+                    looks=plan.looks,
+                    refused=study.refused,
                 )
                 listing(steps, earlier)
                 return
+            for refusal in study.refused:
+                warn(RunWarning("runs-refused", "runs are left out", str(refusal)))
             if study.forecast:
                 for text in forecast(steps, env, into, plan.looks).texts:
                     env.progress.say(text)
@@ -88,7 +95,7 @@ def conduct_experiment(
     options: CommonOptions,
     again: bool,
     goal: Goal | None = None,
-    skip_missing: bool = False,
+    each: bool = False,
     with_canary: bool = False,
     answer: Callable[[Made], None] | None = None,
     check: Callable[[Sequence[ResolvedRun]], None] | None = None,
@@ -96,7 +103,8 @@ def conduct_experiment(
     """Run an experiment and print its results; with --dry-run print its runs instead.
 
     ``again``: complete runs are repeated, too. ``goal``: when there are enough repeats, in place
-    of the plan's number. ``skip_missing``: leave out engines that are not installed.
+    of the plan's number. ``each``: leave out runs that are not possible here, unless
+    all are.
     ``with_canary``: the tiers are measured before and after all runs, too. ``answer``: prints
     something else than the runs and their comparisons. ``check``: of the checked runs of a block,
     with a goal.
@@ -105,14 +113,14 @@ def conduct_experiment(
 
     def study_of(env: Environment) -> Study:
         into = store(options.results)
-        with plan.blaming():
-            whole = installed(plan, env, skip_missing)
-            rule = StopRule()
-            if goal is not None:
-                block = plan_steps(with_repeats(whole, 1), env, into)
-                if check is not None:
-                    check(block)
-                whole = in_this_mode(whole, block)
+        checked = checked_runs(plan, env, each)
+        whole, rule = checked.plan, StopRule()
+        if goal is not None:
+            first = with_repeats(whole, 1)
+            block = plan_steps(first, env, into, resolved=checked.of(first))
+            if check is not None:
+                check(block)
+            whole = in_this_mode(whole, block)
         if goal is not None:
             whole, rule = sequence_of(whole, goal, env.host.mode, budget)
 
@@ -122,7 +130,15 @@ def conduct_experiment(
             return canary(plan, steps, env, into, goal.budget_ns if goal else None)
 
         results = partial(_print_results, rule, options.json_)
-        study = Study(whole, answer or results, rule, again=again, forecast=True)
+        study = Study(
+            whole,
+            answer or results,
+            rule,
+            checked.of(whole),
+            again=again,
+            forecast=True,
+            refused=checked.refused,
+        )
         return replace(study, around=canary) if with_canary else study
 
     conduct(options, plan.emulate, study_of)

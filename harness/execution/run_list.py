@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -10,7 +11,7 @@ import msgspec
 
 import harness
 from harness import registry
-from harness.errors import UsageError, as_failure, interruption
+from harness.errors import HostLacksError, UsageError, as_failure, interruption
 from harness.execution import data
 from harness.execution.engine_run import EngineRun
 from harness.execution.environment import Environment
@@ -19,6 +20,7 @@ from harness.execution.resolved_run import ResolvedRun, host_state
 from harness.execution.schedule import Schedule, kept_of_interrupted
 from harness.experiment.preflight import prepare_all
 from harness.experiment.profile import Plan
+from harness.sequences import grouped
 from harness.store.checkpoint import Attempt, changed_conditions
 from harness.store.result import Experiment
 from harness.store.run_store import Store
@@ -32,6 +34,99 @@ _MODES = {
     "Mixed": "`harness host apply memory-mode --set memory_mode_percent=50`",
     "Default": "removing the modules, or not using them",
 }
+
+
+#: Begins why something is not run that a host with more tiers, processors or memory could run.
+NEEDS_HARDWARE = "needs hardware"
+
+
+def why_refused(error: BaseException) -> str:
+    """Say why something cannot be run here; what another host could run is marked as such."""
+    cause: BaseException | None = error
+    while cause is not None and not isinstance(cause, HostLacksError):
+        cause = cause.__cause__
+    return f"{NEEDS_HARDWARE}: {error}" if cause else str(error)
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """Runs of a plan that cannot be made here for the same reason. ``names``: engines and arms."""
+
+    names: tuple[str, ...]
+    runs: int
+    why: str
+    hint: str
+
+    def __str__(self) -> str:
+        text = f"{', '.join(self.names)} ({counted(self.runs, 'run')}): {self.why}"
+        return f"{text} ({self.hint})" if self.hint else text
+
+
+@dataclass(frozen=True)
+class CheckedRuns:
+    """A plan whose runs are checked, by series; ``refused``: those that it had in addition."""
+
+    plan: Plan
+    by_series: Mapping[str, ResolvedRun]
+    refused: tuple[Refusal, ...] = ()
+
+    def of(self, plan: Plan) -> list[ResolvedRun]:
+        """Return the checked runs of a plan with the same series."""
+        runs = ((spec, self.by_series[spec.series()]) for spec in plan.runs)
+        return [replace(run, spec=spec.checked) if run.runnable else run for spec, run in runs]
+
+
+def checked_runs(plan: Plan, env: Environment, each: bool = False) -> CheckedRuns:
+    """Check the runs of a plan once; UsageError where one is not possible.
+
+    ``each``: UsageError only where none is possible; a run that is not is left out.
+    """
+    mode, refused = env.host.mode, dict[str, UsageError]()
+    of_mode = [spec for spec in plan.runs if spec.runs_in(mode)]
+    with plan.blaming():
+        ready = prepare_all(of_mode, env, refused if each else None)
+    checked: dict[str, ResolvedRun] = {
+        spec.series(): ResolvedRun(spec) for spec in plan.runs if not spec.runs_in(mode)
+    }
+    checked |= {run.spec.series(): run for run in ready}
+    if not refused:
+        return CheckedRuns(plan, checked)
+    blamed = {series: _blamed(plan, error) for series, error in refused.items()}
+    if not checked:
+        raise _none_possible(plan, list(blamed.values()))
+    runs = tuple(spec for spec in plan.runs if spec.series() in checked)
+    return CheckedRuns(replace(plan, runs=runs), checked, tuple(_refusals(plan, blamed)))
+
+
+def _blamed(plan: Plan, error: UsageError) -> UsageError:
+    """Return the error with the line of the profile."""
+    try:
+        with plan.blaming():
+            raise error
+    except UsageError as blamed:
+        return blamed
+
+
+def _none_possible(plan: Plan, errors: Sequence[UsageError]) -> UsageError:
+    texts, hints = (dict.fromkeys(map(str, errors)), dict.fromkeys(each.hint for each in errors))
+    if len(texts) == 1:
+        return errors[0]
+    return UsageError(f"all runs of {plan.name}", "; ".join(texts), " · ".join(filter(None, hints)))
+
+
+def _refusals(plan: Plan, errors: Mapping[str, UsageError]) -> Iterator[Refusal]:
+    """Yield a refusal for each reason; an engine without any possible run stands for its arms."""
+    specs = [spec for spec in plan.runs if spec.series() in errors]
+    by_reason = grouped(((str(error := errors[s.series()]), error.hint), s) for s in specs)
+    for (_, hint), of_reason in by_reason.items():
+        counts = Counter(spec.engine for spec in of_reason)
+        of_plan = Counter(spec.engine for spec in plan.runs)
+        names = (
+            s.engine if counts[s.engine] == of_plan[s.engine] else f"{s.engine} {s.arm or s.where}"
+            for s in of_reason
+        )
+        why = why_refused(errors[of_reason[0].series()])
+        yield Refusal(tuple(dict.fromkeys(names)), len(of_reason), why, hint)
 
 
 def plan_steps(
@@ -50,9 +145,7 @@ def plan_steps(
     runs, checked; by default they are on engines.
     """
     if resolved is None:
-        mode = env.host.mode
-        checked = iter(prepare_all([spec for spec in plan.runs if spec.runs_in(mode)], env))
-        resolved = [next(checked) if s.runs_in(mode) else ResolvedRun(s) for s in plan.runs]
+        resolved = checked_runs(plan, env).of(plan)
     complete = {} if again else complete_runs(store, env, enough)
     earlier = {}
     if again and resume:

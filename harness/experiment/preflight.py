@@ -157,21 +157,42 @@ def _untested(factory: EngineFactory, version: EngineVersion) -> list[RunWarning
     ]
 
 
-def prepare_all(specs: Sequence[RunSpec], env: Environment) -> list[EngineRun]:
-    """Check every spec of a plan, repeats once, and that its data and its largest run fit."""
+def prepare_all(
+    specs: Sequence[RunSpec], env: Environment, refused: dict[str, UsageError] | None = None
+) -> list[EngineRun]:
+    """Check every spec of a plan, repeats once, and that its data and its largest run fit.
+
+    ``refused``: gets by series why a run is not possible by itself, in place of an error.
+    """
     once: dict[str, EngineRun] = {}
     for spec in specs:
-        if (series := spec.series()) not in once:
-            once[series] = prepare(spec, env)
-            for warning in once[series].warnings:
-                warn(warning)
-    local = [run for run in once.values() if not run.external]
-    data = _data_needed(local, env)
-    for run in once.values():
+        series = spec.series()
+        if series in once or series in (refused or ()):
+            continue
+        try:
+            run = prepare(spec, env)
+            if refused is not None:
+                _check_space([run], env)
+        except UsageError as error:
+            if refused is None:
+                raise
+            refused[series] = error
+            continue
+        once[series] = run
+        for warning in run.warnings:
+            warn(warning)
+    _check_space([*once.values()], env)
+    ready = ((spec, once[series]) for spec in specs if (series := spec.series()) in once)
+    return [replace(run, spec=spec.checked) for spec, run in ready]
+
+
+def _check_space(runs: Sequence[EngineRun], env: Environment) -> None:
+    """UsageError where the data of all of them and each of them do not fit."""
+    data = _data_needed([run for run in runs if not run.external], env)
+    for run in runs:
         parts = [] if run.external else [*_parts_needed(run), *data]
         work = (work_tier(), "logs and temporary files", _work_bytes(run))
         check_space([*parts, work], smaller=run.params.smaller)
-    return [replace(once[spec.series()], spec=spec.checked) for spec in specs]
 
 
 def _work_bytes(resolved: EngineRun) -> int:

@@ -1,4 +1,4 @@
-"""Other forms of a plan: with more blocks, some values of its axes, installed engines, or twice.
+"""Other forms of a plan: with more blocks, some values of its axes, or twice.
 
 Arrival rates follow from what the arms can do: shares of the rates that closed-loop probes reach.
 """
@@ -10,15 +10,13 @@ from dataclasses import dataclass, replace
 
 import msgspec
 
-from harness import registry
 from harness.errors import RunFailed, UsageError, unknown
-from harness.execution.environment import Environment
 from harness.execution.resolved_run import ResolvedRun
 from harness.experiment.profile import Plan
 from harness.metrics import load_of
 from harness.store.result import ClosedLoop
 from harness.store.runs import StoredRun
-from harness.store.spec import RunSpec, canonical_json
+from harness.store.spec import RunSpec
 from harness.warnings import RunWarning, warn
 
 
@@ -63,37 +61,6 @@ def _value(spec: RunSpec, key: str) -> str:
     return str(getattr(spec, key))
 
 
-def installed(plan: Plan, env: Environment, skip_missing: bool) -> Plan:
-    """The plan, if its engines are installed; with ``skip_missing`` the runs on those that are.
-
-    Each engine that is left out is a warning. UsageError lists all that is missing.
-    """
-    if not skip_missing and len({_installation(spec) for spec in plan.runs}) == 1:
-        return plan  # preflight looks for it
-    missing: dict[tuple[str, str], UsageError] = {}
-    for spec in plan.runs:
-        if (key := _installation(spec)) in missing:
-            continue
-        factory = registry.engine(spec.engine, spec.workload)
-        try:
-            factory.available(spec.engine_options, env.engines_prefix)
-        except UsageError as error:
-            missing[key] = error
-    runs = tuple(spec for spec in plan.runs if _installation(spec) not in missing)
-    if not missing or (len(missing) == 1 and not skip_missing):
-        return plan  # preflight names the line of the profile
-    if not skip_missing or not runs:
-        raise UsageError(
-            f"engines of {plan.name}",
-            "; ".join(map(str, missing.values())),
-            " · ".join(dict.fromkeys(why.hint for why in missing.values()))
-            + ("" if skip_missing else "; or add --skip-missing"),
-        )
-    for (engine, _), why in missing.items():
-        warn(RunWarning("engine-skipped", "an engine is left out", f"{engine}: {why}", why.hint))
-    return replace(plan, runs=runs)
-
-
 def in_this_mode(plan: Plan, steps: Sequence[ResolvedRun]) -> Plan:
     """The plan without runs that need the host in another mode: blocks are not divided.
 
@@ -107,10 +74,6 @@ def in_this_mode(plan: Plan, steps: Sequence[ResolvedRun]) -> Plan:
     hint = "give --repeats without --budget and --resolve to run them after this mode's"
     warn(RunWarning("other-host-mode", "runs are left out", context, hint))
     return replace(plan, runs=runs)
-
-
-def _installation(spec: RunSpec) -> tuple[str, str]:
-    return spec.engine, canonical_json(dict(spec.engine_options))
 
 
 def twice(plan: Plan) -> Plan:

@@ -15,7 +15,7 @@ from typing import ClassVar
 from harness.errors import UsageError
 from harness.execution.environment import Environment
 from harness.execution.resolved_run import ResolvedRun
-from harness.execution.run_list import Retries, prepare_data, run_batch, stop_for_mode
+from harness.execution.run_list import Refusal, Retries, prepare_data, run_batch, stop_for_mode
 from harness.execution.run_time import Budget, Estimator
 from harness.execution.schedule import Schedule
 from harness.experiment.profile import Plan
@@ -105,7 +105,8 @@ class Study:
     ``into``: another store than that of the command.
     ``listing``: prints a dry run, with the store to estimate from. ``interrupted``: called with
     what is made when the study is interrupted. ``forecast``: what the repeats can show is printed
-    beforehand. ``around``: what is measured before and after the runs.
+    beforehand. ``around``: what is measured before and after the runs. ``refused``: runs that are
+    not in the plan, since they are not possible here.
     """
 
     plan: Plan
@@ -121,6 +122,7 @@ class Study:
     around: Callable[[Plan, Sequence[ResolvedRun]], AbstractContextManager[None]] = (
         lambda plan, steps: nullcontext()
     )
+    refused: Sequence[Refusal] = ()
 
 
 def drive(batches: Batches, make: Callable[[Batch], Sequence[StoredRun]]) -> str:

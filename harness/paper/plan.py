@@ -15,10 +15,10 @@ from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
 from harness import registry
-from harness.errors import HostLacksError, UsageError, unknown
+from harness.errors import UsageError, unknown
 from harness.execution.environment import Environment
 from harness.execution.resolved_run import ResolvedRun
-from harness.execution.run_list import plan_steps
+from harness.execution.run_list import plan_steps, why_refused
 from harness.execution.run_time import Estimator
 from harness.experiment.profile import Plan, find_profile, load_profile
 from harness.experiment.profile_document import Profile
@@ -37,8 +37,6 @@ from reports.fidelity.page import FigureRuns
 
 #: Statuses of runs that are not run again: what could not be checked is no better the next time.
 ENOUGH = ("complete", "unknown")
-#: Begins why something is not run that a host with more tiers, processors or memory could run.
-NEEDS_HARDWARE = "needs hardware"
 #: Why cells are not run, by their figures and turns.
 LeftOut = dict[tuple[int, int], str]
 
@@ -263,7 +261,7 @@ class _Figures:
                 plan_of_run = replace(plan, runs=(spec,))
                 (step,) = plan_steps(plan_of_run, self.env, self.store, enough=ENOUGH)
         except UsageError as error:
-            return ResolvedRun(spec, None, _why(error))
+            return ResolvedRun(spec, None, why_refused(error))
         return step
 
     # Suites ------------------------------------------------------------------------------
@@ -285,7 +283,7 @@ class _Figures:
                 run = CellRun(tier, step=step)
                 given |= params
             except UsageError as error:
-                run = CellRun(tier, _why(error))
+                run = CellRun(tier, why_refused(error))
             cells.append(FigureCell(number, turn, entry.suite, (run,), plan, alone=True))
         documents = load_documents(find_suite(entry.suite))
         named = [
@@ -305,14 +303,6 @@ class _Figures:
             repeats=self.request.repeats,
             emulate=stand_in_names(self.request.emulate),
         )
-
-
-def _why(error: BaseException) -> str:
-    """Say why something cannot be run here; what another host could run is marked as such."""
-    cause: BaseException | None = error
-    while cause is not None and not isinstance(cause, HostLacksError):
-        cause = cause.__cause__
-    return f"{NEEDS_HARDWARE}: {error}" if cause else str(error)
 
 
 def _workload_parameters(entry: FigureEntry) -> Collection[str]:

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from harness.engine import MemoryPolicy
-from harness.errors import UsageError
+from harness.errors import HostLacksError, UsageError
 from harness.tiers.linux.kernel import LIVE, Kernel
 from harness.tiers.linux.memory import hmat, memory_tiers, weights_switch, zones
 from harness.tiers.linux.numa import available_bytes, nodes
@@ -57,14 +57,15 @@ def check_room(
 ) -> list[RunWarning]:
     """Warn of nodes with less free memory than their part of a memory limit.
 
-    UsageError where the nodes have less memory than the limit. Preferred memory takes other nodes.
+    HostLacksError where the nodes have less memory than the limit. Preferred memory takes other
+    nodes.
     """
     if policy is None or limit_bytes is None or policy.mode == "preferred":
         return []
     size_of = {node.node: node.memory_bytes for node in nodes(kernel)}
     total = sum(size_of.get(node, 0) for node in policy.nodes)
     if limit_bytes > total:
-        raise UsageError(
+        raise HostLacksError(
             f"memory limit {format_bytes(limit_bytes)} on node {_listed(policy.nodes)}",
             f"the memory there is {format_bytes(total)}",
             "set a smaller --memory-limit, or place memory on more nodes",

@@ -27,7 +27,7 @@ ON_THE_HOST = [
     "micro show device-card",
     "model show optane-p4800x",
     "experiment list",
-    "experiment run demo --dry-run --emulate pmem --skip-missing",
+    "experiment run demo --dry-run --emulate pmem",
     "run micro --suite device-card --tier dram --dry-run",
     "paper nvm-for-databases fig4 --dry-run",
     "advise tpcc --engine postgres --to pmem --emulate pmem --dry-run",

@@ -1,20 +1,23 @@
 """Profiles expand to specs: purely, in interleaved blocks; parts of plans, and their duration."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 from example_run import result
 from msgspec.structs import replace
 
-from harness import registry, structs
+from harness import structs
 from harness.cli.run import of_arms
 from harness.errors import UsageError
 from harness.execution.resolved_run import ResolvedRun
+from harness.execution.run_list import checked_runs
 from harness.execution.run_time import Estimator, RunTime
+from harness.experiment import preflight
 from harness.experiment.placement import parse_placement
 from harness.experiment.profile import (
     expand,
@@ -23,10 +26,11 @@ from harness.experiment.profile import (
     load_profile,
     published_of,
 )
-from harness.experiment.selection import installed, only, with_repeats
+from harness.experiment.selection import only, with_repeats
 from harness.store.run_store import Store
 from harness.store.runs import StoredRun
 from harness.store.spec import RunSpec
+from harness.warnings import RunWarning
 from harness.yamlfile import evaluate, parse_yaml
 from reports.published import read_published
 
@@ -473,19 +477,67 @@ def test_more_blocks_of_a_restricted_plan_are_restricted() -> None:
     assert more.runs[-1].block == 2
 
 
-def test_a_missing_engine_is_left_out_with_a_warning(monkeypatch, capsys):
-    def engine(name: str, workload: str) -> Any:
-        def available(options: object, prefix: object) -> None:
-            if name == "postgres":
-                raise UsageError(name, "installations found: none", f"install {name}")
+@dataclass(frozen=True)
+class Ready(ResolvedRun):
+    """A run that has passed its check."""
 
-        return SimpleNamespace(available=available)
+    warnings: tuple[RunWarning, ...] = ()
+    runnable: ClassVar[bool] = True
 
-    monkeypatch.setattr(registry, "engine", engine)
-    environment: Any = SimpleNamespace(engines_prefix=Path("/nonexistent"))
-    installed_plan = installed(DEMO, environment, skip_missing=True)
-    assert installed_plan.runs == tuple(spec for spec in DEMO.runs if spec.engine == "duckdb")
-    assert "engine-skipped" in capsys.readouterr().err
+
+@pytest.fixture
+def refusing(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[RunSpec], object]], None]:
+    """Refuse runs with what a function says of them, if it says something."""
+
+    def refuse(why: Callable[[RunSpec], object]) -> None:
+        def prepare(spec: RunSpec, env: object) -> ResolvedRun:
+            if reason := why(spec):
+                raise UsageError(str(reason), "not here", "install it")
+            return Ready(spec)
+
+        monkeypatch.setattr(preflight, "prepare", prepare)
+
+    monkeypatch.setattr(preflight, "_check_space", lambda runs, env: None)
+    return refuse
+
+
+HOST: Any = SimpleNamespace(host=SimpleNamespace(mode="AppDirect"))
+
+
+def test_runs_that_are_not_possible_are_left_out_with_their_reason(refusing) -> None:
+    refusing(lambda spec: spec.engine == "postgres" and "postgres")
+    checked = checked_runs(DEMO, HOST, each=True)
+    assert checked.plan.runs == tuple(spec for spec in DEMO.runs if spec.engine == "duckdb")
+    assert [step.spec for step in checked.of(checked.plan)] == list(checked.plan.runs)
+    (refusal,) = checked.refused
+    assert (refusal.names, refusal.hint) == (("postgres",), "install it")
+    assert refusal.runs == len(DEMO.runs) - len(checked.plan.runs)
+
+
+def test_an_arm_that_is_not_possible_leaves_the_others_of_its_engine(refusing) -> None:
+    refusing(lambda spec: spec.where == "pmem-both" and spec.engine)
+    checked = checked_runs(DEMO, HOST, each=True)
+    assert {(spec.engine, spec.where) for spec in checked.plan.runs} == {
+        ("duckdb", "ssd-both"),
+        ("postgres", "ssd-both"),
+    }
+    assert sorted(name for refusal in checked.refused for name in refusal.names) == [
+        "duckdb pmem-both",
+        "postgres pmem-both",
+    ]
+
+
+def test_a_plan_is_refused_if_none_of_its_runs_is_possible(refusing) -> None:
+    refusing(lambda spec: spec.engine)
+    with pytest.raises(UsageError) as refused:
+        checked_runs(DEMO, HOST, each=True)
+    assert all(f"{engine}: not here" in refused.value.context for engine in ("duckdb", "postgres"))
+
+
+def test_an_arm_of_the_command_line_that_is_not_possible_is_an_error(refusing) -> None:
+    refusing(lambda spec: spec.engine == "postgres" and "postgres")
+    with pytest.raises(UsageError, match="postgres"):
+        checked_runs(DEMO, HOST)
 
 
 # How long runs take, by earlier ones ----------------------------------------------
