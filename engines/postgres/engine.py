@@ -123,8 +123,12 @@ class ManagedPostgres(SqlOnPostgres, ManagedServer[Installation, Cluster]):
         return initdb | self.stored_settings()
 
     def log_limit_bytes(self) -> int:
-        """Return twice ``max_wal_size``: the server may exceed it until a checkpoint has ended."""
-        return 2 * max_wal_size_bytes(self._installation, self._context.settings)
+        """Return 1.5 times ``max_wal_size``, which is exceeded while a checkpoint is late.
+
+        The server begins one at max_wal_size / (1 + completion target); 1.5: it ends an interval
+        late.
+        """
+        return max_wal_size_bytes(self._installation, self._context.settings) * 3 // 2
 
     def initialise(self, directories: DataDirectories) -> None:
         """Make an empty cluster; until a restore, it starts with the settings for loading."""

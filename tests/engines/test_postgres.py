@@ -69,7 +69,11 @@ def test_every_part_lies_where_it_was_placed(lab, release):
 
 @pytest.mark.parametrize(
     ("settings", "wal_bytes"),
-    [({"max_wal_size": "128MB"}, 256 * MIB), ({"max_wal_size": "50GB"}, 9 * GIB), ({}, 2 * GIB)],
+    [
+        ({"max_wal_size": "128MB"}, 192 * MIB),
+        ({"max_wal_size": "50GB"}, 9 * GIB),
+        ({}, 3 * GIB // 2),
+    ],
 )
 def test_the_space_of_the_log_is_by_the_setting_in_force(lab, settings, wal_bytes):
     limit = lab.engine("postgres", settings).log_limit_bytes()
