@@ -85,6 +85,19 @@ class ScriptStatement:
     rows: Iterator[str] | None = None
 
 
+@dataclass(frozen=True)
+class TableColumn:
+    """A column of CREATE TABLE.
+
+    ``type``: the first word of its type. ``generated``: the server computes it, so no file gives
+    its values.
+    """
+
+    name: str
+    type: str
+    generated: bool
+
+
 class _Reader:
     """The state between two lines. ``backslash``: MySQL's strings, comments and DELIMITER.
 
@@ -394,6 +407,41 @@ def _created(tokens: list[_Token], backslash: bool) -> StatementKind:
     if what == "table" and {"temporary", "temp"} & {token.word for token in tokens[:where]}:
         what = "other"
     return StatementKind(what, _name(named) if what in ("table", "database") else "")
+
+
+#: What begins an item of CREATE TABLE that is no column; MySQL's further words are names elsewhere.
+_CONSTRAINTS = frozenset({"constraint", "primary", "unique", "foreign", "check", "exclude"})
+_KEYS = frozenset({"key", "index", "fulltext", "spatial", "period"})
+#: Where a table has its columns from, besides its own list.
+_TAKEN = frozenset({"as", "like", "of", "inherits", "select"})
+
+
+def columns_of(statement: str, backslash: bool) -> tuple[TableColumn, ...]:
+    """The columns that CREATE TABLE lists; none where it takes some from elsewhere."""
+    tokens = _tokens(statement, backslash)
+    if any(token.depth == 0 and token.word in _TAKEN for token in tokens):
+        return ()
+    items: list[list[_Token]] = []
+    for token in tokens:
+        if token.depth == 0 and token.word == ")":
+            break
+        if (token.depth, token.word) in ((0, "("), (1, ",")):
+            items.append([])
+        elif items:
+            items[-1].append(token)
+    columns = []
+    for item in items:
+        words = [token.word for token in item if token.depth == 1] + ["", ""]
+        if words[0] == "like":
+            return ()
+        if words[0] in _CONSTRAINTS or (backslash and words[0] in _KEYS):
+            continue
+        name, quote = item[0].text, item[0].text[:1]
+        if quote in ('"', "`"):
+            name = name[1:-1].replace(quote * 2, quote)
+        generated = {("as", "("), ("as", "row")} & {*pairwise(words)}
+        columns.append(TableColumn(name, words[1], bool(generated)))
+    return tuple(columns)
 
 
 def _altered(tokens: list[_Token], backslash: bool) -> StatementKind:

@@ -284,19 +284,29 @@ class DuckDB(WorkerEngine):
 
 
 def _insert(connection: SqlConnection, table: str, paths: Sequence[Path], task: Task) -> int:
-    """Insert the rows of Parquet files into an empty table, and count them there."""
-    names = ", ".join("'" + str(path).replace("'", "''") + "'" for path in paths)
-    source = f"SELECT * FROM read_parquet([{names}])"
-    columns = [(f'"{row[0]}"', row[1]) for row in connection.execute(f"DESCRIBE {source}").rows]
+    """Insert the rows of Parquet files into an empty table, and count them there.
+
+    Files that have the same columns, in one statement.
+    """
+    alike: dict[tuple[tuple[str, str], ...], list[str]] = {}
+    for path in paths:
+        name = "'" + str(path).replace("'", "''") + "'"
+        described = connection.execute(f"DESCRIBE SELECT * FROM read_parquet([{name}])").rows
+        columns = tuple((f'"{row[0]}"', str(row[1])) for row in described)
+        alike.setdefault(tuple(sorted(columns)), []).append(name)
     kinds = {f'"{row[0]}"'.lower(): row[1] for row in connection.execute(f"DESCRIBE {table}").rows}
-    listed = ", ".join(name for name, _ in columns)
-    # Bytes without the mark of UTF-8: DuckDB would write each as a number.
-    values = ", ".join(
-        f"decode({name})" if (kind, kinds.get(name.lower())) == ("BLOB", "VARCHAR") else name
-        for name, kind in columns
-    )
-    # As BY NAME does, which releases before 0.8 do not have.
-    connection.execute(f"INSERT INTO {table} ({listed}) {source.replace('*', values, 1)}")
+    for columns, names in alike.items():
+        listed = ", ".join(name for name, _ in columns)
+        # Bytes without the mark of UTF-8: DuckDB would write each as a number.
+        values = ", ".join(
+            f"decode({name})" if (kind, kinds.get(name.lower())) == ("BLOB", "VARCHAR") else name
+            for name, kind in columns
+        )
+        # As BY NAME does, which releases before 0.8 do not have.
+        connection.execute(
+            f"INSERT INTO {table} ({listed}) "
+            f"SELECT {values} FROM read_parquet([{', '.join(names)}])"
+        )
     task.advance(sum(path.stat().st_size for path in paths), note=table)
     return int(str(connection.execute(f"SELECT count(*) FROM {table}").rows[0][0]))
 

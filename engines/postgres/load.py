@@ -197,6 +197,8 @@ def _copy(
     raw, rows = connection.raw, 0
     try:
         with raw.transaction():
+            # Rows of partitioned tables cannot be frozen, nor can only the table be truncated.
+            whole = whole and not _is_partitioned(raw, table)
             if whole:
                 raw.execute(f"TRUNCATE ONLY {table}")
             for path in paths:
@@ -231,6 +233,13 @@ def _copy_file(
             while piece := stream.read(_PIECE_BYTES):
                 copy.write(piece)
         return cursor.rowcount
+
+
+def _is_partitioned(raw: psycopg.Connection[Any], table: str) -> bool:
+    """Return whether a table has partitions, or is one."""
+    question = "SELECT relkind = 'p' OR relispartition FROM pg_class WHERE oid = %s::regclass"
+    (answer,) = raw.execute(question, [table]).fetchone() or (False,)
+    return bool(answer)
 
 
 def _columns(raw: psycopg.Connection[Any], table: str) -> list[str]:

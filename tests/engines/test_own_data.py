@@ -1,9 +1,10 @@
 """A user's folder is loaded: the same rows from CSV, Parquet and dumps, keys verified."""
 
+import gzip
 import os
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
-from datetime import date
+from datetime import date, datetime
 from decimal import Decimal
 from functools import cache
 from pathlib import Path
@@ -147,6 +148,101 @@ def test_a_bad_file_is_named(loaded, things, name, text, words):
     with pytest.raises(RunFailed) as caught, loaded("postgres", things):
         pass
     assert words in str(caught.value) + caught.value.hint
+
+
+#: Rows of THINGS and what of a table has no values of its own in files.
+FORMS = {
+    "thing.tbl.1": (b'1|a, "b"|1.50|2025-01-02|\n', ""),
+    "Thing.2.DAT": ("\ufeff2|\\\\|||\n".encode(), ""),
+    "thing.3.tsv.gz": (gzip.compress(b"id\tname\tprice\ttwice\n3\t\t-7\t6\n"), ""),
+    "thing.1.csv": (b"1,x,1.5,2025-01-02\n", "names no column"),
+    "thing.2.csv": ("id,name\n1,\u00e9\n".encode("utf-16"), "UTF-16"),
+    "thing.3.csv": (b'id,name\n1,"a \\"b\\""\n', "Line: 2"),
+    "thing.4.csv": (b"id,name\n1,a\n2,\\N\n", "line 3"),
+    "thing.5.csv.gz": (gzip.compress(b"id\n1\n")[:-4], "end of file"),
+    "thing.6.csv.zst": (b"id\n1\n", "unsupported format"),
+    "thing.7.tbl": (b"1|a|1|2025-01-02|\n2|a||1|x|\n", "too many fields"),
+    "thing.8.tbl": (b"1|a|1\n", "3 fields"),
+    "thing.9.csv": ("id,name\n1,\u00e9\n".encode("latin1"), "UTF-8"),
+}
+
+
+@pytest.mark.parametrize("name", ["duckdb", "postgres", "mariadb"])
+def test_files_are_taken_by_what_they_are(loaded, tmp_path, name):
+    (tmp_path / "load").mkdir()
+    stored = "" if name == "duckdb" else "stored"
+    (tmp_path / "tables.sql").write_text(
+        "create table thing (id integer, name varchar(20), price decimal(8, 2), made date, "
+        f"twice integer generated always as (id * 2) {stored});"
+    )
+    for file, (content, error) in FORMS.items():
+        if not error:
+            (tmp_path / "load" / file).write_bytes(content)
+    with loaded(name, tmp_path) as connection:
+        rows = connection.execute("select * from thing order by id").rows
+    assert [(*row[:2], row[4]) for row in rows] == [
+        (1, 'a, "b"', 2), (2, "\\\\", 4), (3, None, 6)
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("file", [file for file, (_, error) in FORMS.items() if error])
+def test_a_file_that_is_no_table_of_rows_is_refused(lab, tmp_path, file):
+    (tmp_path / "load").mkdir()
+    (tmp_path / "tables.sql").write_text(
+        "create table thing (id integer, name varchar(20), price decimal(8, 2), made date);"
+    )
+    content, words = FORMS[file]
+    (tmp_path / "load" / file).write_bytes(content)
+    (source := lab.root / f"source-{lab.made}").mkdir(mode=0o755)
+    digest = read_folder(tmp_path).data_digest
+    with pytest.raises(RunFailed) as caught:
+        data.generate(tmp_path, digest, lab.engine("postgres"), source, SilentProgress())
+    assert file in caught.value.problem and words in caught.value.context and caught.value.hint
+
+
+def test_rows_of_a_partitioned_table_of_postgres(loaded, tmp_path):
+    (tmp_path / "load").mkdir()
+    (tmp_path / "tables.sql").write_text(
+        "create table parted (a int, b text) partition by range (a);"
+        "create table low partition of parted for values from (0) to (10);"
+        "create table high (a int, b text);"
+        "alter table parted attach partition high for values from (10) to (20);"
+    )
+    (tmp_path / "load/parted.csv").write_text("a,b\n1,x\n11,y\n")
+    (tmp_path / "load/high.csv").write_text("a,b\n12,z\n")
+    with loaded("postgres", tmp_path) as connection:
+        assert connection.execute("select a from parted order by a").rows == [(1,), (11,), (12,)]
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "value", "expected"),
+    [
+        ("duckdb", "json", "[1, 2]", '[1,2]'),
+        ("duckdb", "integer[]", "[1, 2]", "[1, 2]"),
+        ("duckdb", "struct(a integer)", "{'a': 1}", "{'a': 1}"),
+        ("duckdb", "hugeint", "5::hugeint", 5),
+        ("duckdb", "hugeint", "99999999999999999999::hugeint", None),
+        ("duckdb", "date", "20000", None),
+        ("postgres", "date", "20000", None),
+        ("postgres", "numeric", "99999999999999999999::hugeint", None),
+        ("postgres", "numeric", "99999999999999999999::decimal(38, 0)", Decimal(10**20 - 1)),
+        ("postgres", "bigint", "5::hugeint", 5),
+        ("postgres", "jsonb", "[1, 2]", None),
+        ("mariadb", "datetime", "timestamptz '2025-01-01 00:00+02'", datetime(2024, 12, 31, 22)),
+    ],
+)  # fmt: skip
+def test_values_of_parquet_are_right_or_their_column_is_refused(
+    loaded, tmp_path, name, kind, value, expected
+):
+    (tmp_path / "load").mkdir()
+    (tmp_path / "tables.sql").write_text(f"create table t (v {kind});")
+    duckdb.execute(f"copy (select {value} as v) to '{tmp_path / 'load/t.parquet'}'")
+    if expected is None:
+        with pytest.raises(RunFailed, match="column v"), loaded(name, tmp_path):
+            pass
+        return
+    with loaded(name, tmp_path) as connection:
+        assert connection.execute("select v from t").rows == [(expected,)]
 
 
 def test_a_folder_that_changes_after_the_check_is_not_loaded(lab, things):

@@ -52,7 +52,7 @@ def test_tables_files_and_queries_are_found(shop):
     (shop / "load" / "Purchase.1.csv").write_text("id\n1\n")
     folder = read_folder(shop)
     schema = read_schema(folder, Toy())
-    assert schema.tables == ("customer", "product", "purchase")
+    assert tuple(schema.tables) == ("customer", "product", "purchase")
     assert {(file.name, table) for table, files in schema.files.items() for file in files} == {
         ("Purchase.1.csv", "purchase"),
         *((f"{table}.csv", table) for table in schema.tables),
@@ -69,7 +69,8 @@ MISTAKES: dict[str, tuple[Callable[[Path], object], str]] = {
     "search-path": (lambda shop: add(shop, "tables.sql", "set search_path = a;"), "line 29"),
     "file": (lambda shop: add(shop, "tables.sql", "copy product from '/tmp/a';"), "line 29"),
     "utf-16": (lambda shop: (shop / "check.sql").write_text("select 1", "utf-16"), "not UTF-8"),
-    "extension": (lambda shop: (shop / "load/customer.tsv").write_text("id\n"), "extension"),
+    "extension": (lambda shop: (shop / "load/customer.xls").write_text("id\n"), "extension"),
+    "dump-gz": (lambda shop: (shop / "load/all.sql.gz").write_text(""), "compressed"),
     "dump": (lambda shop: (shop / "load/all.sql").write_text("select 1;"), "loads no dumps"),
     "link": (lambda shop: (shop / "load/product.1.csv").symlink_to("/etc/shadow"), "symbolic link"),
     "pipe": (lambda shop: os.mkfifo(shop / "load/product.1.csv"), "product.1.csv"),

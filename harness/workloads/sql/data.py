@@ -32,6 +32,7 @@ from harness.supervise.credentials import unprivileged
 from harness.supervise.silence import VARIABLE, limit_s
 from harness.supervise.user_files import Credentials, make_directory, remove_tree, take_over
 from harness.units import MIB
+from harness.workloads.sql.convert import Conversion
 from harness.workloads.sql.folder import (
     DUMP,
     LOAD,
@@ -156,7 +157,8 @@ def generate(
     schema = read_schema(folder, engine)
     for stage, statements in schema.stages.items():
         write_statements(target / _SCHEMA, stage, statements)
-    with progress.task(f"copy {path.name}", folder.load_bytes, "B") as task:
+    copied_bytes = sum(file.size_bytes for file in folder.load)
+    with progress.task(f"copy {path.name}", copied_bytes, "B") as task:
         for file in folder.load:
             copy = target / (_ROWS if file.format == DUMP else _COPIES) / file.name
             if (
@@ -166,13 +168,14 @@ def generate(
                 raise _changed(path)
             task.advance(file.size_bytes, note=file.name)
     files: dict[str, list[str]] = {table: [] for table in schema.tables}
-    pairs: list[tuple[Path, str]] = []
+    conversions: list[Conversion] = []
     for table, listed in schema.files.items():
         for file in listed:
-            name = f"{file.name.removesuffix(file.format)}{engine.load_format}"
+            name = f"{file.name}.{engine.load_format}"
             files[table].append(name)
-            pairs.append((target / _COPIES / file.name, name))
-    _convert(pairs, target / _ROWS, user, progress)
+            copy = target / _COPIES / file.name
+            conversions.append(Conversion(copy, name, schema.tables[table]))
+    _convert(conversions, engine, target / _ROWS, user, progress)
     remove_tree(target / _COPIES)
     dumps = [file.name for file in folder.load if file.format == DUMP]
     write_json_atomically(target / SOURCE_RECORD, {"files": files, "dumps": dumps})
@@ -236,13 +239,17 @@ def _copied(path: Path, name: str, target: Path, user: Credentials | None) -> st
 
 
 def _convert(
-    pairs: Sequence[tuple[Path, str]], target: Path, user: Credentials | None, progress: Progress
+    conversions: Sequence[Conversion],
+    engine: Engine,
+    target: Path,
+    user: Credentials | None,
+    progress: Progress,
 ) -> None:
-    """Rewrite each copy as a file of that name in ``target``, in a process of the servers' user.
+    """Rewrite each copy as a file in ``target``, in a process of the servers' user.
 
     Nothing that the process leaves but regular files becomes ours.
     """
-    if not pairs:
+    if not conversions:
         return
     folder = target.parent / "converting"
     make_directory(folder, None)
@@ -251,22 +258,22 @@ def _convert(
     request = {
         "user": None if user is None else [user.uid, user.gid],
         "folder": str(folder),
-        "files": [[str(source), str(folder / name)] for source, name in pairs],
+        "zones": not engine.backslash_escapes,
+        "files": [conversion.to_json() for conversion in conversions],
     }
-    with progress.task("rewriting files", len(pairs)) as task:
+    with progress.task("rewriting files", len(conversions)) as task:
         for number, line in enumerate(_run(request)):
             if "error" in line:
                 words = [text for text in str(line["error"]).splitlines() if text.strip()]
                 raise RunFailed(
-                    f"read {LOAD}/{pairs[number][0].name}",
+                    f"read {LOAD}/{conversions[number].source.name}",
                     "; ".join(words[:3]),
-                    "CSV: comma separated, texts in double quotes where needed, names of columns "
-                    "in the first line",
+                    str(line["hint"]),
                 )
-            task.advance(note=pairs[number][0].name)
+            task.advance(note=conversions[number].source.name)
     try:
         take_over(folder, user)
-        for _, name in pairs:
+        for name in (conversion.name for conversion in conversions):
             if (made := folder / name).is_symlink() or not made.is_file():
                 raise OSError(f"{name} is not a regular file")
             if user is not None:

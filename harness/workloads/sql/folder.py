@@ -3,7 +3,7 @@
 ::
 
     tables.sql          CREATE TABLE …, keys, indexes, foreign keys
-    load/orders.csv     rows of the table orders: CSV or Parquet; several files: orders.1.csv
+    load/orders.csv     rows of the table orders; several files: orders.1.csv
     load/shop.sql       a dump with rows of any tables
     queries/top.sql     one query
     answers/top.csv     its expected rows
@@ -31,8 +31,11 @@ from harness.supervise.user_files import open_regular
 
 TABLES, CHECK = "tables.sql", "check.sql"
 LOAD, QUERIES, ANSWERS = "load", "queries", "answers"
-#: The files of rows by their extension, and dumps.
-ROWS, DUMP = ("csv", "parquet"), "sql"
+#: The files of rows by their extension, of which texts may be compressed, and dumps.
+TEXTS, PARQUET, DUMP = ("csv", "tsv", "tbl", "dat"), "parquet", "sql"
+COMPRESSIONS = ("gz", "zst")
+#: Estimate of a file's size from what it is when compressed.
+_EXPANSION = 5
 #: Of a file that is read as a whole.
 _MOST_BYTES = 16 << 20
 _BLOCK = 1 << 20
@@ -43,10 +46,12 @@ _digests: dict[Path, tuple[tuple[int, ...], str]] = {}
 
 @dataclass(frozen=True)
 class LoadFile:
-    """A file below ``load/``."""
+    """A file below ``load/``; see :func:`form_of`."""
 
     name: str
+    stem: str
     format: str
+    compression: str
     size_bytes: int
 
 
@@ -80,8 +85,8 @@ class SqlFolder:
 
     @property
     def load_bytes(self) -> int:
-        """Size of the files to load."""
-        return sum(file.size_bytes for file in self.load)
+        """Size of the files to load, of compressed ones an estimate."""
+        return sum(file.size_bytes * (_EXPANSION if file.compression else 1) for file in self.load)
 
 
 def read_folder(path: Path) -> SqlFolder:
@@ -234,13 +239,36 @@ def not_utf_8(problem: str, content: bytes, context: str = "not UTF-8") -> Usage
     return UsageError(problem, context, f"rewrite it: iconv -f {encoding} -t UTF-8")
 
 
+def form_of(name: str) -> tuple[str, str, str]:
+    """Stem, format and compression of a file's name: those of ``Orders.1.CSV.gz``.
+
+    ``orders.tbl.1`` is ``orders.1.tbl``, as dbgen names the parts of a table.
+    """
+    stem, _, last = name.rpartition(".")
+    compression, number = "", ""
+    if last.lower() in COMPRESSIONS:
+        compression = last.lower()
+        stem, _, last = stem.rpartition(".")
+    if last.isdecimal():
+        number = f".{last}"
+        stem, _, last = stem.rpartition(".")
+    return f"{stem}{number}", last.lower(), compression
+
+
 def _load_file(path: Path, name: str, opened: _Opened) -> LoadFile:
-    extension = name.rpartition(".")[2]
-    if extension not in (*ROWS, DUMP):
+    stem, extension, compression = form_of(name)
+    problem = f"{path}/{LOAD}/{name}"
+    if extension not in (*TEXTS, PARQUET, DUMP):
         raise UsageError(
-            f"{path}/{LOAD}/{name}",
-            f"unknown extension{nearest(extension, [*ROWS, DUMP])}",
-            "load .csv (comma separated, names of columns in the first line), .parquet, or .sql "
-            "(a dump)",
+            problem,
+            f"unknown extension{nearest(extension, [*TEXTS, PARQUET, DUMP])}",
+            "load .csv or .tsv (names of columns in the first line), .tbl or .dat (separated by |, "
+            "no names), each also as .gz or .zst; .parquet, or .sql (a dump)",
         )
-    return LoadFile(name, extension, opened.size(f"{LOAD}/{name}"))
+    if compression and extension not in TEXTS:
+        raise UsageError(
+            problem,
+            f".{extension} is not read from a compressed file",
+            f"decompress it: {'gzip' if compression == 'gz' else 'zstd'} -d {name}",
+        )
+    return LoadFile(name, stem, extension, compression, opened.size(f"{LOAD}/{name}"))

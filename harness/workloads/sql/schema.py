@@ -6,12 +6,21 @@ Statements are read as the engine reads them (harness.sql_script), so all of thi
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from harness.engine import Engine
 from harness.errors import UsageError, nearest
-from harness.sql_script import ScriptStatement, What, dumped, head, lines_of, tables_of
+from harness.sql_script import (
+    ScriptStatement,
+    TableColumn,
+    What,
+    columns_of,
+    dumped,
+    head,
+    lines_of,
+    tables_of,
+)
 from harness.workloads.sql.folder import DUMP, LOAD, TABLES, LoadFile, SqlFolder
 
 _DEFINED, _INSERTED, _FINAL = "10_tables", "15_rows", "45_final"
@@ -26,7 +35,14 @@ _STAGES: Mapping[What, str] = {
     "foreign key": "40_foreign_keys",
     "final": _FINAL,
 }
-_NUMBER = re.compile(r"\.\d+$")
+#: Of one file of several: ``orders.1``, and dsdgen's ``orders_1_4``.
+_NUMBER = re.compile(r"(?:\.\d+|_\d+_\d+)$")
+#: What changes the columns of a table.
+_ALTERS = re.compile(
+    r"alter\s+table\b.*\b(?:add|drop|rename|change)\s+(?!constraint|primary|unique|foreign|check"
+    r"|exclude|index|key|fulltext|spatial|generated|default|not|identity|expression)",
+    re.I | re.S,
+)
 #: What may add rows without being INSERT: a function, a table of the rows of a query.
 _FILLS = re.compile(r"select\b|do\b|create\b.*\btable\b.*\bas\b.*\bselect\b", re.I | re.S)
 _QUOTES = re.compile(r"[\"`]")
@@ -39,12 +55,13 @@ _USUAL_SCHEMAS = frozenset({"public", "pg_catalog", "$user", "default", ""})
 
 @dataclass(frozen=True)
 class Schema:
-    """``tables``: names as in CREATE TABLE, in that order. ``stages``: statements by what is done
-    when, in files as those of an engine. ``files``: below ``load/``, by table; dumps aside.
-    ``fills``: whether statements may add rows. ``databases``: that they were written for.
+    """``tables``: names as in CREATE TABLE, in that order, and the columns; none where they are not
+    known. ``stages``: statements by what is done when, in files as those of an engine. ``files``:
+    below ``load/``, by table; dumps aside. ``fills``: whether statements may add rows.
+    ``databases``: that they were written for.
     """
 
-    tables: tuple[str, ...]
+    tables: Mapping[str, tuple[TableColumn, ...]]
     stages: Mapping[str, list[str]]
     files: Mapping[str, list[LoadFile]]
     fills: bool
@@ -56,7 +73,7 @@ def read_schema(folder: SqlFolder, engine: Engine) -> Schema:
     problem = f"{folder.path}/{TABLES}"
     script = _Script(problem, engine.backslash_escapes)
     script.read(folder.tables_sql)
-    tables = tuple(script.tables)
+    tables = script.tables
     if not tables:
         raise UsageError(
             problem, "no statement in it creates a table", "add CREATE TABLE statements"
@@ -64,7 +81,7 @@ def read_schema(folder: SqlFolder, engine: Engine) -> Schema:
     files: dict[str, list[LoadFile]] = {table: [] for table in tables}
     for file in folder.load:
         if file.format != DUMP:
-            files[_table_of(f"{folder.path}/{LOAD}/{file.name}", file, tables)].append(file)
+            files[_table_of(f"{folder.path}/{LOAD}/{file.name}", file, [*tables])].append(file)
     return Schema(tables, script.stages, files, script.fills, frozenset(script.databases))
 
 
@@ -87,7 +104,7 @@ class _Script:
     name: str
     backslash: bool
     stages: dict[str, list[str]] = field(default_factory=lambda: {_DEFINED: []})
-    tables: dict[str, None] = field(default_factory=dict)
+    tables: dict[str, tuple[TableColumn, ...]] = field(default_factory=dict)
     databases: set[str] = field(default_factory=set)
     fills: bool = False
 
@@ -114,10 +131,12 @@ class _Script:
 
     def _note(self, statement: ScriptStatement) -> None:
         if statement.kind.what == "table":
-            self.tables[statement.kind.name] = None
+            self.tables[statement.kind.name] = columns_of(statement.text, self.backslash)
         elif statement.kind.what == "drop":
             for table in tables_of(statement.text, self.tables):
                 del self.tables[table]
+        elif _ALTERS.match(statement.text):
+            self.tables |= dict.fromkeys(tables_of(statement.text, self.tables)[:1], ())
         if statement.kind.what != "session":
             self.fills |= _FILLS.match(statement.text) is not None or statement.kind.what == "rows"
 
@@ -146,9 +165,10 @@ def _check(statement: ScriptStatement, backslash: bool, name: str) -> None:
         )
 
 
-def _table_of(problem: str, file: LoadFile, tables: tuple[str, ...]) -> str:
-    stem = _NUMBER.sub("", file.name.rpartition(".")[0]).lower()
-    named = [table for table in tables if stem in (_plain(table), _last(table))]
+def _table_of(problem: str, file: LoadFile, tables: Sequence[str]) -> str:
+    for stem in (file.stem.lower(), _NUMBER.sub("", file.stem).lower()):
+        if named := [table for table in tables if stem in (_plain(table), _last(table))]:
+            break
     if len(named) != 1:
         names = [_last(table) for table in tables]
         raise UsageError(
