@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from harness.engine import DataDirectories, Engine, MemoryPolicy, ProcessStarter
-from harness.errors import RunFailed
+from harness.errors import RunFailed, as_failure, interruption
 from harness.execution.engine_run import EngineRun
 from harness.execution.environment import Environment
+from harness.execution.resolved_run import ResolvedRun
 from harness.experiment.placement import DIRECTORY_PARTS
 from harness.store.datasets import Dataset, DatasetBuilder, dataset_name
 from harness.supervise import programs, silence
@@ -53,8 +54,27 @@ def clients_of(
 def loaded_dataset(resolved: EngineRun, env: Environment) -> Dataset:
     """The dataset that a run is restored from, loaded first where it is missing.
 
-    It is loaded with all processors and without a memory policy: runs with others use it, too.
+    It is loaded with all processors and without a memory policy: runs with others use it, too. A
+    load that fails is attempted once, and said once.
     """
+    name = resolved.dataset_name
+    if name in env.failed_loads:
+        raise env.failed_loads[name]
+    try:
+        return _dataset(resolved, env)
+    except Exception as error:
+        if interruption(error) is None:
+            failure = env.failed_loads[name] = as_failure(error, f"load {name}")
+            env.progress.say(str(failure))
+        raise
+
+
+def was_not_loaded(step: ResolvedRun, env: Environment) -> bool:
+    """Return whether a load has failed that this run needs."""
+    return isinstance(step, EngineRun) and step.dataset_name in env.failed_loads
+
+
+def _dataset(resolved: EngineRun, env: Environment) -> Dataset:
     with ExitStack() as stack:
         engine = make_engine(resolved, env, stack, env.supervisor)
         key, name = resolved.dataset_facts(engine), resolved.dataset_name
@@ -65,7 +85,7 @@ def loaded_dataset(resolved: EngineRun, env: Environment) -> Dataset:
             stack.enter_context(source.in_use(env.progress))
         with env.datasets.building(name, env.progress) as building:
             if building is None:  # another harness has built it while we waited
-                return loaded_dataset(resolved, env)
+                return _dataset(resolved, env)
             facts = _load(resolved, env, engine, source, building)
             return building.publish(key, facts, env.progress, engine.load_retries())
 

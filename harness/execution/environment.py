@@ -6,7 +6,7 @@ import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from harness import paths, structs
@@ -43,7 +43,8 @@ class Environment:
     """Everything a run needs that is not in its spec.
 
     ``tiers``: verified, by name; an emulated one among them says so itself.
-    ``host``: facts as in the manifest.
+    ``host``: facts as in the manifest. ``failed_loads``: by the dataset's name, why it could not be
+    loaded: no run of this command tries it again.
     """
 
     tiers: Mapping[str, Tier]
@@ -55,6 +56,7 @@ class Environment:
     supervisor: Supervisor
     progress: Progress
     argv: Sequence[str]
+    failed_loads: dict[str, HarnessError] = field(default_factory=dict)
 
     @property
     def cores(self) -> int:

@@ -268,8 +268,10 @@ def run_batch(
         if step.done:
             last[id(step)] = step.done
             attempts.append(step.done)
-        elif step.runnable and (stored := attempt(step)).result.status == "failed":
-            failed.append((step, stored))
+        elif step.runnable:
+            stored = attempt(step)
+            if stored.result.status == "failed" and not data.was_not_loaded(step, env):
+                failed.append((step, stored))
     retries.make(failed, attempt, env.progress.say)
     return [last[id(step)] for step in steps if id(step) in last]
 
@@ -289,7 +291,10 @@ def prepare_data(steps: Sequence[ResolvedRun], env: Environment, schedule: Sched
     todo = {
         (step.dataset_name, str(step.spec.params)): step
         for step in steps
-        if step.done is None and isinstance(step, EngineRun) and step.dataset_name
+        if step.done is None
+        and isinstance(step, EngineRun)
+        and step.dataset_name
+        and not data.was_not_loaded(step, env)
     }
     for resolved in todo.values():
         env.supervisor.renew()
@@ -307,7 +312,8 @@ def prepare_data(steps: Sequence[ResolvedRun], env: Environment, schedule: Sched
             # those of other engines continue.
             if interruption(error) is not None:
                 raise
-            env.progress.say(str(as_failure(error, f"load {resolved.dataset_name}")))
+            if not data.was_not_loaded(resolved, env):  # that has been said
+                env.progress.say(str(as_failure(error, f"load {resolved.dataset_name}")))
 
 
 def stop_for_mode(steps: Iterable[ResolvedRun], env: Environment) -> None:

@@ -10,6 +10,7 @@ from datetime import timedelta
 from pathlib import Path
 
 from harness.errors import interruption
+from harness.execution.data import was_not_loaded
 from harness.execution.engine_run import EngineRun
 from harness.execution.environment import Environment
 from harness.execution.resolved_run import ResolvedRun
@@ -111,6 +112,8 @@ class Schedule:
                 done()
         self._advance(status != "failed" and len(self.complete) <= len(self.steps))
         why = f": {error.problem}: {error.context}" if error else ""
+        if was_not_loaded(step, self.env):
+            why = ": its data were not loaded, see above"
         text = self.left()
         self.progress.say(f"{stored.run_id}: {status}{why}{f' ({text})' if text else ''}")
         return stored

@@ -83,6 +83,16 @@ def test_a_client_s_command_in_a_dump_is_an_error_of_usage(loaded: Any, shop: Pa
     assert done.code == 2 and "load/more.sql, line 1" in done.err
 
 
+def test_a_load_that_fails_is_attempted_and_explained_once(loaded: Any, shop: Path) -> None:
+    rows = (shop / "load/customer.csv").read_text().partition("\n")[2]
+    (shop / "load/customer.csv").write_text(rows)
+    command = ("run", "sql", "--folder", shop, "--engine", "duckdb", "--placement", "ssd-both")
+    done = loaded(*command, "--repeats", "2", "--json")
+    assert done.code == 1 and [run["status"] for run in done.json["runs"]] == ["failed"] * 2
+    assert "names no column" in done.json["runs"][1]["error"]["context"]
+    assert done.err.count("its first line names no column") == 1
+
+
 def test_a_query_that_fails_leaves_the_times_of_the_others(loaded: Any, shop: Path) -> None:
     (shop / "queries/colours.sql").write_text("select colour from product")
     code, run = measure(loaded, shop, "postgres", "--queries", "colours,never_bought")
