@@ -2,7 +2,8 @@
 
 The price of a run is Σ over parts of the bytes on the part's tier × the tier's price per GB (10⁹
 bytes). The memory part counts as its limit: so much must be bought, of each of its tiers in the
-proportion of its weights, or else of the engine's pages at the end of the window. In a panel where
+proportion of its weights, or else of its memory at the end of the window: that of its control
+group, page cache included; without one of version 2, the engine's pages alone. In a panel where
 an arm places memory, the others' limit counts as the host's DRAM: the same memory is bought there.
 Performance per unit of money is compared by the speed-up and its interval; prices have no interval.
 
@@ -114,6 +115,10 @@ def tier_price(
 # What an arm costs ------------------------------------------------------------------------
 
 _GB = 1e9
+#: Without the page cache, and shared pages once for each process.
+_GROUP, _ENGINES_PAGES = "group_bytes", ("anonymous_bytes", "shared_bytes")
+#: Part of the memory on nodes without a tier, at most.
+_STRAY = 0.01
 #: The tier of the nodes with processors (harness.tiers.discovery).
 _DRAM = "dram"
 
@@ -199,6 +204,8 @@ class Money:
     currency: str
     source: str
     tables: tuple[MoneyTable, ...]
+    #: Whether memory is divided by engines' pages alone.
+    without_page_cache: bool = False
 
 
 def money(panels: Sequence[Panel], prices: PriceList | None = None) -> Money | None:
@@ -208,10 +215,12 @@ def money(panels: Sequence[Panel], prices: PriceList | None = None) -> Money | N
     """
     priced = (_table(panel, prices) for panel in panels)
     tables = tuple(table for table in priced if table is not None)
+    engines_alone = any(_leaves_out_page_cache(run) for panel in panels for run in panel.runs)
     if tables and prices is None:
-        return Money(RECORDED_CURRENCY, f"{RECORDED_SOURCE}, as recorded with each run", tables)
+        source = f"{RECORDED_SOURCE}, as recorded with each run"
+        return Money(RECORDED_CURRENCY, source, tables, engines_alone)
     if tables and prices is not None:
-        return Money(prices.currency, prices.source, tables)
+        return Money(prices.currency, prices.source, tables, engines_alone)
     if prices is not None and panels:
         tiers = dict.fromkeys(tier.name for p in panels for run in p.runs for tier in run.tiers)
         raise UsageError(
@@ -220,6 +229,13 @@ def money(panels: Sequence[Panel], prices: PriceList | None = None) -> Money | N
             "name hosts and tiers in the file (* stands for any)",
         )
     return None
+
+
+#: Of memory that is divided by the pages of engines.
+_WITHOUT_PAGE_CACHE = (
+    " On which nodes the page cache was is not known of all runs (no control group of version 2): "
+    "their memory is divided between tiers by the engine's own pages."
+)
 
 
 def money_section(money: Money) -> Section:
@@ -231,7 +247,7 @@ def money_section(money: Money) -> Section:
         "memory, that of the others is DRAM at the price of the tier dram. Files removed before "
         "the end, such as spills, memory that no arm places and processors are not in it. The "
         "break-even price is that of a GB of the tier that only the compared arm uses, at which "
-        "both arms give the same for their price."
+        "both arms give the same for their price." + _WITHOUT_PAGE_CACHE * money.without_page_cache
     )
     tables: list[Block] = [_shown(table, money.currency) for table in money.tables]
     return Section("Price-performance", [about, *tables], "money")
@@ -420,14 +436,33 @@ def _memory_proportions(run: StoredRun) -> Mapping[str, float]:
             return {}
         return {t: part / sum(pages) for t, part in zip(place.tiers, pages, strict=True)}
     tier_of = {str(node): t for t, nodes in run.manifest.memory_nodes.items() for node in nodes}
-    readings = (run.artifact("monitor-vm") or {}).get("engine_memory") or [{}]
+    reading = _last_reading(run)
     bytes_on: dict[str, float] = {}
-    for kind in ("anonymous_bytes", "shared_bytes"):
-        for node, size in readings[-1].get(kind, {}).items():
+    for kind in (_GROUP,) if _GROUP in reading else _ENGINES_PAGES:
+        for node, size in reading.get(kind, {}).items():
             tier = tier_of.get(node, "")
             bytes_on[tier] = bytes_on.get(tier, 0.0) + size
-    whole = sum(bytes_on.values())
-    return {t: size / whole for t, size in bytes_on.items() if size} if "" not in bytes_on else {}
+    elsewhere, whole = bytes_on.pop("", 0.0), sum(bytes_on.values())
+    if elsewhere > _STRAY * whole:
+        return {}
+    return {t: size / whole for t, size in bytes_on.items() if size}
+
+
+def _last_reading(run: StoredRun) -> Mapping[str, Mapping[str, float]]:
+    """Return the last reading of memory by node (harness.monitors.vm); empty without one."""
+    readings: Sequence[Mapping[str, Mapping[str, float]]] = (run.artifact("monitor-vm") or {}).get(
+        "engine_memory"
+    ) or [{}]
+    return readings[-1]
+
+
+def _leaves_out_page_cache(run: StoredRun) -> bool:
+    """Return whether a run's memory is divided by its engine's pages alone."""
+    place = run.spec.placement.memory_place if run.spec.placement else None
+    if place is None or place.weights or place.policy in (None, "bind"):
+        return False
+    reading = _last_reading(run)
+    return bool(reading) and _GROUP not in reading
 
 
 def _compared(a: MoneyRow, b: MoneyRow, group: Group, name: str) -> MoneyRow:

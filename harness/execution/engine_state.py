@@ -14,7 +14,7 @@ from harness.iotrace.page import LIBRARY
 from harness.store.result import Check, CheckStatus
 from harness.supervise.process import process_identity
 from harness.tiers.linux.kernel import LIVE, Kernel
-from harness.tiers.linux.numa import Node, NodeResidency
+from harness.tiers.linux.numa import GroupMemory, Node, NodeResidency
 from harness.tiers.memory_policy import room_left
 from harness.units import format_bytes
 from harness.warnings import RunWarning
@@ -79,11 +79,15 @@ def demotion_check(
 
 
 def unused_memory(
-    policy: MemoryPolicy, residency: NodeResidency, nodes: Sequence[Node]
+    policy: MemoryPolicy,
+    residency: NodeResidency,
+    nodes: Sequence[Node],
+    group: GroupMemory | None = None,
 ) -> list[RunWarning]:
     """Warn where no page is on the slower memory that a policy fills last.
 
     It is the last node of tiered memory; of preferred DRAM, each node without processors.
+    ``group``: memory of the run's control group, whose page cache counts as well.
     """
     cpus = {node.node: node.cpus for node in nodes if node.memory_bytes}
     slower: list[int] = []
@@ -92,13 +96,18 @@ def unused_memory(
     elif policy.mode == "preferred" and all(cpus.get(node) for node in policy.nodes):
         slower = [node for node, near in cpus.items() if not near]
     shares = residency.shares()
-    if not slower or not shares or sum(shares.get(n, 0.0) for n in slower) > 1 - _BOUND_SHARE:
+    cached = group.page_cache if group else {}
+    parts = (shares, {node: size / (sum(cached.values()) or 1) for node, size in cached.items()})
+    if not slower or not shares:
         return []
+    if any(sum(part.get(node, 0.0) for node in slower) > 1 - _BOUND_SHARE for part in parts):
+        return []
+    counted = "its pages and of its page cache" if group else "its pages (page cache not counted)"
     return [
         RunWarning(
             "slower-memory-not-used",
             "the engine has no memory on the slower nodes: the run shows nothing of them",
-            f"{policy.mode}: node {', '.join(map(str, slower))} has less than 1 % of its pages",
+            f"{policy.mode}: node {', '.join(map(str, slower))} has less than 1 % of {counted}",
             "use more data and a --memory-limit above the DRAM, or less DRAM "
             '(docs/tiers.md, "Does more, slower memory pay?")',
         )

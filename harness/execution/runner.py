@@ -54,7 +54,7 @@ from harness.supervise.user_files import regular_bytes
 from harness.tiers.discovery import work_tier
 from harness.tiers.linux.kernel import LIVE
 from harness.tiers.linux.model import Tier
-from harness.tiers.linux.numa import NodeResidency, nodes
+from harness.tiers.linux.numa import GroupMemory, NodeResidency, group_memory, nodes
 from harness.tiers.linux.numa import residency as numa_residency
 from harness.tiers.memory_policy import means_of
 from harness.tiers.resolve import free_now
@@ -212,8 +212,9 @@ class _EngineAtWork:
         if self.memory is not None:
             self.residency = numa_residency(process.pid for process in self.engine.processes())
             self.changed = means_of(self.memory).settings
+        group = group_memory(cap.v2_path) if cap is not None and cap.v2_path is not None else None
         checks, warnings = _placement_checks(
-            self.resolved, self.memory, self.engine, self.residency
+            self.resolved, self.memory, self.engine, self.residency, group
         )
         self.record.warnings += warnings
         return checks
@@ -418,13 +419,17 @@ def naming_full_tiers(tiers: Iterable[Tier]) -> Iterator[None]:
 
 
 def _placement_checks(
-    resolved: EngineRun, policy: MemoryPolicy | None, engine: Engine, residency: NodeResidency
+    resolved: EngineRun,
+    policy: MemoryPolicy | None,
+    engine: Engine,
+    residency: NodeResidency,
+    group: GroupMemory | None,
 ) -> tuple[list[Check], list[RunWarning]]:
     """Return whether the engine's memory and processors are those of the placement and the spec."""
     checks, warnings = [], list[RunWarning]()
     if policy is not None:
         checks.append(memory_check(policy, residency, resolved.spec.memory_limit_bytes))
-        warnings += unused_memory(policy, residency, nodes(LIVE))
+        warnings += unused_memory(policy, residency, nodes(LIVE), group)
     elif resolved.bound_memory:
         checks.append(Check("memory-policy", "passed", resolved.bound_memory))
     if resolved.cpus:

@@ -1,8 +1,9 @@
 """Work of Linux's memory management: faults, reclaim, swapping, migration, write-back.
 
-The sources are ``/proc/vmstat``, on hosts with several NUMA nodes each node's ``vmstat``, and
-``/proc/PID/numa_maps``: on which nodes the engine's memory is. Reading numa_maps takes the lock
-that page faults need, so it is read at both ends only.
+The sources are ``/proc/vmstat``, on hosts with several NUMA nodes each node's ``vmstat``,
+``/proc/PID/numa_maps``: on which nodes the engine's memory is, and ``memory.numa_stat`` of the
+run's control group: on which its page cache is. Reading numa_maps takes the lock that page faults
+need, so it is read at both ends only.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from harness.counters import labelled
 from harness.monitors import MonitorContext, SampledMonitor
 from harness.store.result import Metric
 from harness.tiers.linux.kernel import LIVE, Kernel
-from harness.tiers.linux.numa import residency
+from harness.tiers.linux.numa import group_memory, residency
 from harness.warnings import RunWarning
 
 #: What reclaims pages, or demotes them to a slower node; kernels lack some of them.
@@ -61,6 +62,13 @@ _LEVELS = {
 }
 
 
+#: Metrics by node, and the parts of a reading that each sums.
+_MEMORY = {
+    "vm_engine_memory_bytes": ("anonymous_bytes", "shared_bytes"),
+    "vm_page_cache_bytes": ("page_cache_bytes",),
+}
+
+
 class VmMonitor(SampledMonitor):
     """Samples the host's counters once a second."""
 
@@ -72,6 +80,8 @@ class VmMonitor(SampledMonitor):
         nodes = [name for name in kernel.names(_NODES) if name.removeprefix("node").isdigit()]
         #: On a host with one node they would repeat the host's.
         self._nodes = nodes if len(nodes) > 1 else []
+        self._group = context.cgroup
+        self._on_tmpfs = any(tier.facts.filesystem == "tmpfs" for tier in context.tiers)
         self._engine_memory: list[dict[str, Any]] = []
 
     def preflight(self) -> RunWarning | None:
@@ -106,7 +116,9 @@ class VmMonitor(SampledMonitor):
         """The totals and levels (``vm_nr_dirty_pages``) over time, and ``engine_memory``.
 
         ``engine_memory: [{at, monotonic_ns, stamp_error_ns, anonymous_bytes: {node: n},
-        shared_bytes}]``; shared pages count once for each process that maps them.
+        shared_bytes}]``; shared pages count once for each process that maps them. With a control
+        group of version 2, ``page_cache_bytes`` and, unless files on a tmpfs are part of it,
+        ``group_bytes``: all of its memory, each page once.
         """
         return {**super().series(), "engine_memory": self._engine_memory}
 
@@ -117,20 +129,19 @@ class VmMonitor(SampledMonitor):
         return {**_sums(values, _ALL_SAMPLED), **self._node_totals(), **levels}
 
     def metrics(self) -> Sequence[Metric]:
-        """The engine's memory by node at both ends, on hosts with several nodes."""
+        """The engine's memory and page cache by node at both ends, on hosts with several nodes."""
         return [
             Metric(
-                "vm_engine_memory_bytes",
+                name,
                 "B",
                 "none",
                 {"node": node.removeprefix("node"), "at": reading["at"]},
-                value=sum(
-                    reading[kind].get(node.removeprefix("node"), 0)
-                    for kind in ("anonymous_bytes", "shared_bytes")
-                ),
+                value=sum(reading[kind].get(node.removeprefix("node"), 0) for kind in kinds),
             )
+            for name, kinds in _MEMORY.items()
             for reading in self._engine_memory
             for node in self._nodes
+            if all(kind in reading for kind in kinds)
         ]
 
     def _vmstat(self, path: str) -> dict[str, str]:
@@ -140,16 +151,27 @@ class VmMonitor(SampledMonitor):
     def _read_engine_memory(self, at: str) -> None:
         begin = time.monotonic_ns()
         pages = residency((process.pid for process in self._context.processes()), self._kernel)
+        group = None if self._group is None else group_memory(self._group, self._kernel)
         end = time.monotonic_ns()
+        of_group = {}
+        if group is not None:
+            of_group["page_cache_bytes"] = _by_node(group.page_cache)
+            if not self._on_tmpfs:
+                of_group["group_bytes"] = _by_node(group.whole)
         self._engine_memory.append(
             {
                 "at": at,
                 "monotonic_ns": (begin + end) // 2,
                 "stamp_error_ns": (end - begin + 1) // 2,
-                "anonymous_bytes": {str(k): v for k, v in sorted(pages.anonymous.items())},
-                "shared_bytes": {str(k): v for k, v in sorted(pages.shared.items())},
+                "anonymous_bytes": _by_node(pages.anonymous),
+                "shared_bytes": _by_node(pages.shared),
+                **of_group,
             }
         )
+
+
+def _by_node(sizes: Mapping[int, int]) -> dict[str, int]:
+    return {str(node): size for node, size in sorted(sizes.items())}
 
 
 def _sums(values: Mapping[str, str], counters: Mapping[str, Sequence[str]]) -> dict[str, float]:

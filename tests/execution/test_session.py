@@ -32,7 +32,7 @@ from harness.progress import SilentProgress
 from harness.supervise.process import ProcessId, own_identity
 from harness.tiers.linux.kernel import Kernel
 from harness.tiers.linux.model import Tier, TierClaim
-from harness.tiers.linux.numa import Node, NodeResidency
+from harness.tiers.linux.numa import GroupMemory, Node, NodeResidency
 from harness.tiers.linux.probe import facts_of_directory
 from harness.tiers.traffic import TierTraffic
 from harness.workload import Session
@@ -208,6 +208,15 @@ def test_slower_memory_without_a_page_is_a_warning(mode, nodes, pages, warned):
     host = [Node(0, 1, 1, "0-3", ()), Node(1, 0, 0, "", ()), Node(2, 1, 1, "", ())]
     warnings = unused_memory(MemoryPolicy(mode, nodes), NodeResidency({}, pages), host)
     assert [warning.code for warning in warnings] == ["slower-memory-not-used"] * warned
+
+
+@pytest.mark.parametrize(("cached", "warned"), [({0: 500, 2: 500}, False), ({0: 500}, True)])
+def test_a_page_cache_on_slower_memory_uses_it(cached, warned):
+    host = [Node(0, 1, 1, "0-3", ()), Node(2, 1, 1, "", ())]
+    residency, group = NodeResidency({}, {0: 1000}), GroupMemory(cached, {})
+    warnings = unused_memory(MemoryPolicy("preferred", (0,)), residency, host, group)
+    assert len(warnings) == warned
+    assert all("page cache" in warning.context for warning in warnings)
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,8 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from patience import eventually
@@ -142,6 +144,25 @@ def test_the_engine_s_memory_is_read_at_both_ends(tmp_path: Path) -> None:
         ("stop", "0"): 4096,
         ("stop", "1"): 3 * 4096,
     }
+
+
+@pytest.mark.parametrize(("filesystem", "whole"), [("ext4", {"0": 30, "1": 8}), ("tmpfs", None)])
+def test_the_page_cache_is_that_of_the_control_group(tmp_path: Path, filesystem, whole) -> None:
+    advance(tmp_path, 1)
+    for node in (0, 1):
+        write(tmp_path, f"sys/devices/system/node/node{node}/vmstat", "numa_miss 0")
+    stat = "anon N0=10 N1=0\nfile N0=20 N1=8\nshmem N0=5 N1=0"
+    write(tmp_path, "group/memory.numa_stat", stat)
+    tier: Any = SimpleNamespace(facts=SimpleNamespace(filesystem=filesystem))
+    context = MonitorContext(tiers=[tier], cgroup=tmp_path / "group")
+    monitor = VmMonitor(context, Kernel(tmp_path))
+    monitor.start()
+    monitor.stop()
+    last = monitor.series()["engine_memory"][-1]
+    assert last["page_cache_bytes"] == {"0": 15, "1": 8}
+    assert last.get("group_bytes") == whole
+    sizes = {m.labels["node"]: m.value for m in monitor.metrics() if "page_cache" in m.name}
+    assert sizes == {"0": 15, "1": 8}
 
 
 @pytest.mark.parametrize("kind", [PressureMonitor, VmMonitor])

@@ -203,6 +203,18 @@ def test_without_weights_memory_is_bought_where_its_pages_were(tmp_path: Path) -
     assert [share.tier for share in shares[1:]] == ["dram", "cxl"]
     gb = (16 << 30) / GB
     assert [share.gb for share in shares[1:]] == pytest.approx([0.75 * gb, 0.25 * gb])
+    listed = prices(ssd=0.4, dram=5.0, cxl=2.0)
+    assert present(
+        money(panels([StoredRun(run.directory)], "arm", "tiered"), listed)
+    ).without_page_cache
+    # With the page cache, each page once: by that.
+    pages["group_bytes"] = {"0": 100, "1": 100, "2": 600, "3": 1}
+    write_json_atomically(run.directory / "artifacts" / "monitor-vm.json", document)
+    shares = capacity(StoredRun(run.directory)).shares
+    assert [share.gb for share in shares[1:]] == pytest.approx([0.25 * gb, 0.75 * gb])
+    cached = present(money(panels([StoredRun(run.directory)], "arm", "tiered"), listed))
+    assert not cached.without_page_cache
+    del pages["group_bytes"]
     pages["shared_bytes"] = {"3": 1}  # a node that is no tier
     write_json_atomically(run.directory / "artifacts" / "monitor-vm.json", document)
     assert capacity(StoredRun(run.directory)).problem

@@ -19,7 +19,7 @@ from harness.tiers.discovery import discover, emulate, find_tiers
 from harness.tiers.hostfile import load_host_file
 from harness.tiers.linux.kernel import Kernel
 from harness.tiers.linux.model import Tier, TierClaim, TierFacts, TierKind
-from harness.tiers.linux.numa import residency
+from harness.tiers.linux.numa import group_memory, residency
 from harness.tiers.linux.probe import facts_of_directory
 from harness.tiers.resolve import bound_nodes, check_dimms, check_space, free_now, resolve
 from harness.tiers.verify import describe, mark_emulated, remedy, verify
@@ -328,6 +328,18 @@ def test_numa_maps_counts_heap_and_shared_pool_but_not_files(tmp_path: Path) -> 
     assert pages.anonymous == {0: 4 * 4096, 2: 6 * 4096}
     assert pages.shared == {2: 2 * (2 << 20)}
     assert pages.shares()[2] == pytest.approx(1 - 16384 / pages.total_bytes)
+
+
+def test_a_control_group_has_its_page_cache_by_node(tmp_path: Path) -> None:
+    """A hand-written memory.numa_stat in the format of cgroup v2."""
+    group = tmp_path / "group"
+    assert group_memory(group) is None
+    text = "anon N0=100 N2=0\nfile N0=70 N2=50\nkernel_stack N0=9 N2=0\nshmem N0=60 N2=0\n"
+    write(tmp_path, "/group/memory.numa_stat", text)
+    memory = group_memory(group)
+    assert memory is not None
+    assert memory.page_cache == {0: 10, 2: 50}
+    assert memory.whole == {0: 170, 2: 50}
 
 
 # Host files, discovery and emulation ----------------------------------------------

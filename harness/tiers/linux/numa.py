@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Literal
 
 from . import cxl, memory
@@ -214,6 +215,33 @@ class NodeResidency:
         }
         total = self.total_bytes
         return {node: size / total for node, size in sizes.items()} if total else {}
+
+
+@dataclass(frozen=True)
+class GroupMemory:
+    """Bytes by node that a control group of version 2 is charged for.
+
+    ``page_cache``: of files, without shared memory and tmpfs, which are in ``whole`` too.
+    """
+
+    page_cache: Mapping[int, int]
+    whole: Mapping[int, int]
+
+
+def group_memory(group: Path, kernel: Kernel = LIVE) -> GroupMemory | None:
+    """Memory of a control group and those below it (``memory.numa_stat``); None without one."""
+    sizes = {
+        name: {int(node): int(size) for node, size in _NODE_PAGES.findall(line) if size != "0"}
+        for line in (kernel.read(group / "memory.numa_stat") or "").splitlines()
+        if (name := line.partition(" ")[0]) in ("anon", "file", "shmem")
+    }
+    if len(sizes) < 3:
+        return None
+    anonymous, files, shared = sizes["anon"], sizes["file"], sizes["shmem"]
+    return GroupMemory(
+        {node: size - shared.get(node, 0) for node, size in files.items()},
+        {n: anonymous.get(n, 0) + files.get(n, 0) for n in sorted({*anonymous, *files})},
+    )
 
 
 def residency(pids: Iterable[int], kernel: Kernel = LIVE) -> NodeResidency:
