@@ -18,7 +18,7 @@ from harness.store.result import Metric, RunResult, label_text
 from harness.store.runs import StoredRun
 from harness.store.spec import canonical_json
 from harness.terminal import print_table, say, say_command
-from harness.units import format_ns
+from harness.units import counted, format_ns
 
 
 def runs(finished: Sequence[StoredRun], json_: bool) -> None:
@@ -30,9 +30,13 @@ def runs(finished: Sequence[StoredRun], json_: bool) -> None:
     _print_headlines(finished)
     if len({stored.spec.driver for stored in finished}) > 1:
         agreement(finished)
+    runs_of: dict[str, list[str]] = {}
     for stored in finished:
         for line in problems(stored.result):
-            say(f"{stored.run_id}: {line}")
+            runs_of.setdefault(line, []).append(stored.run_id)
+    for line, (first, *others) in runs_of.items():
+        more = f" and {counted(len(others), 'other run')}" if others else ""
+        say(f"{first}{more}: {line}")
 
 
 def _print_answers(finished: Sequence[StoredRun]) -> None:
