@@ -26,7 +26,6 @@ from harness.models.device import (
 from harness.models.device_document import (
     AfterWorkDocument,
     DeviceDocument,
-    Directions,
     MeasuredTier,
 )
 from harness.models.durations import PROBABILITIES, of_histogram
@@ -83,8 +82,10 @@ def model_of(run: StoredRun, name: str) -> DeviceModel:
     (tier,) = run.manifest.tiers
     metrics = run.result.metrics
     measured = {metric.labels.get("measurement") for metric in metrics}
+    at_once = _at_once(metrics)
     if missing := [
-        name for name in (*_NEEDED, "parallel", "cold_read", "both") if name not in measured
+        *(name for name in (*_NEEDED, "parallel", "cold_read") if name not in measured),
+        *(f"{way} of both" for way in ("read", "write") if way not in at_once),
     ]:
         context = f"run {run.run_id} has no durations of {', '.join(missing)}"
         raise RunFailed(f"make model {name}", context, "run it again: `harness model make`")
@@ -117,7 +118,7 @@ def model_of(run: StoredRun, name: str) -> DeviceModel:
         after_work=dict(_after_work(metrics)) if buffered else {},
         depth_longer_ns=() if in_memory else depth_longer_ns,
         volatile_cache=bool(facts.volatile_cache),
-        directions=_directions(metrics),
+        directions="separate" if sum(at_once.values()) >= _SEPARATE else "shared",
         readahead_bytes=facts.readahead_bytes or DEFAULT_READAHEAD_BYTES,
         source=f"run {run.run_id}",
         made_of=MeasuredTier(tier.name, run.manifest.host.host_id),
@@ -213,21 +214,14 @@ def _burst_bytes(run: StoredRun, way: str, bandwidth: int) -> int:
     return round(burst_ns / 1e9 * bandwidth / 1e6) * 10**6
 
 
-def _directions(metrics: Sequence[Metric]) -> Directions:
-    """Return whether reads and writes at once move what each moves alone, or share that."""
-    shares = [_at_once(metrics, way) for way in ("read", "write")]
-    return "separate" if sum(shares) >= _SEPARATE else "shared"
-
-
-def _at_once(metrics: Sequence[Metric], way: str) -> float:
-    """Return what moves in a direction next to the other one, of what moves alone."""
-    (both,) = (
-        metric
-        for metric in _of(metrics, "bandwidth_bytes_per_second", "both")
-        if metric.labels["job"] == way
-    )
-    alone = _rate(metrics, way, int(both.labels["access_size_bytes"]))
-    return median(both.samples or ()) / alone
+def _at_once(metrics: Sequence[Metric]) -> dict[str, float]:
+    """Return what moves in each direction next to the other one, of what moves alone."""
+    shares = {}
+    for metric in _of(metrics, "bandwidth_bytes_per_second", "both"):
+        way = str(metric.labels.get("job"))
+        if alone := _rate(metrics, way, int(metric.labels["access_size_bytes"])):
+            shares[way] = median(metric.samples or ()) / alone
+    return shares
 
 
 def _share_below(histogram: hdr.Histogram, limit_ns: float) -> float:
