@@ -20,6 +20,8 @@ useful=(
   fio:fio ioping:ioping numactl:numactl sysbench:sysbench
   # The certificate of a server that listens for clients on other hosts.
   openssl:openssl
+  # Compressed files of users.
+  zstd:zstd
   # The native programs, and the back ends of the client.
   libjansson-dev:/usr/include/jansson.h zlib1g-dev:/usr/include/zlib.h
   libpq-dev:/usr/include/postgresql/libpq-fe.h libmariadb-dev:/usr/include/mariadb/mysql.h
