@@ -28,6 +28,7 @@ from reports.explain.prediction import Predicted, predict_on
 from reports.formatting import BY_MODEL, EMULATED, interval_text, percent, significant, times
 from reports.labels import at_value, number_of
 from reports.money import money
+from reports.more_memory import MemoryAnswer, memory_answers
 from reports.run_configuration import spec_facts
 from reports.series import panels
 from reports.statistics import Value
@@ -210,7 +211,7 @@ def _move(
     sentence = f"Move {trial.what} to {trial.tier}{before}: {speed_up_text(group)}."
     if why:
         sentence += f" Why: {why}."
-    if price := _price(today, trial, every):
+    if trial.parts != ("memory",) and (price := _price(today, trial, every)):
         sentence += f" {price}"
     return Answer(f"What should move from {today.tier}?", sentence, group)
 
@@ -293,6 +294,12 @@ def _price(today: PlannedArm, trial: PlannedArm, every: Sequence[StoredRun]) -> 
         return ""
     interval = "" if price.low is None else f" {interval_text(price)}"
     return f"Pays below {significant(price.value)}{interval} {table.currency}/GB of {price.tier}."
+
+
+def memory_prices(today: PlannedArm, trials: Sequence[PlannedArm]) -> list[MemoryAnswer]:
+    """Return up to which price more, slower memory pays, by the arms of a question of memory."""
+    runs = [*today.runs, *(run for trial in trials for run in trial.runs)]
+    return [*memory_answers(panels(runs, "arm", today.runs[0].spec.arm))]
 
 
 def measured(arm: PlannedArm) -> str:

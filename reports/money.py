@@ -292,17 +292,25 @@ def _even(break_even: BreakEven) -> str:
     return f"{break_even.tier}: {significant(break_even.value)}{interval}{now}"
 
 
-def _table(panel: Panel, prices: PriceList | None) -> MoneyTable | None:
+def money_rows(panel: Panel, prices: PriceList | None) -> dict[str, MoneyRow]:
+    """Return the rows of a panel's usable arms by their names, whether or not they have a price."""
     arms = [arm for arm in panel.arms if arm.usable]
     name = _performance_metric(arms)
     dram = _dram_of(panel.runs)
     rows = {arm.name: _row(arm, name, prices, dram) for arm in arms}
-    if not any(row.price for row in rows.values()):
-        return None
     for group in panel.groups:
         if group.a.name in rows and group.b.name in rows and name:
             a, b = rows[group.a.name], rows[group.b.name]
             rows[group.b.name] = _compared(a, b, group, name)
+    return rows
+
+
+def _table(panel: Panel, prices: PriceList | None) -> MoneyTable | None:
+    rows = money_rows(panel, prices)
+    if not any(row.price for row in rows.values()):
+        return None
+    arms = [arm for arm in panel.arms if arm.usable]
+    name = _performance_metric(arms)
     rates = (performance(run, name) for arm in arms for run in arm.usable if name)
     rate = next(filter(None, rates), None)
     title, unit = (rate.title, rate.unit) if rate else ("", "")

@@ -67,6 +67,7 @@ from reports.history import history_section
 from reports.labels import what_was_run
 from reports.metric_registry import metric_title
 from reports.money import PriceList, money, money_section
+from reports.more_memory import memory_answers
 from reports.noise import expected
 from reports.over_time import representative
 from reports.page import write_page
@@ -187,6 +188,12 @@ class Report:
         return [gains.text for gains in gains_of(groups)]
 
     @cached_property
+    def _memory(self) -> list[str]:
+        """Whether more, slower memory pays, where the runs say it."""
+        answers = memory_answers(self.comparable, self.prices)
+        return [f"{answer.where}: {answer.sentence}" for answer in answers]
+
+    @cached_property
     def _driven(self) -> list[Panel]:
         return self.panels if self.over == DRIVER else driven_by_several(self.runs)
 
@@ -225,7 +232,7 @@ class Report:
 
         ``following``: the command that comes next.
         """
-        yield from (Paragraph(line, "title") for line in self._gains)
+        yield from (Paragraph(line, "title") for line in (*self._gains, *self._memory))
         yield from answer_blocks(self.answers, following)
         for run_id, status, reason in troubles(self.runs):
             if status == "failed":
@@ -260,6 +267,7 @@ class Report:
         yield self._about()
         yield from banner(emulations(self.runs))
         yield from (Paragraph(f"{text}.") for text in self._gains)
+        yield from (Paragraph(text) for text in self._memory)
         yield from self._answers()
         yield from self._singles()
         for agreement in self.agreements:

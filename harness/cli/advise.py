@@ -415,7 +415,15 @@ def _print(
     runs: Sequence[StoredRun],
     ended: str,
 ) -> None:
-    from reports.advice import PlannedArm, answers, lines, measured, met, trials_of
+    from reports.advice import (
+        PlannedArm,
+        answers,
+        lines,
+        measured,
+        memory_prices,
+        met,
+        trials_of,
+    )
 
     base, tier = planned.today
     today, *trials = trials_of(runs, planned.every) or [PlannedArm(base, (), tier, ())]
@@ -431,6 +439,7 @@ def _print(
     # More time does not help an arm whose memory was elsewhere.
     undecided = not misplaced and any(answer.undecided for answer in given_answers)
     checked = met(expectations, today, trials)
+    prices = memory_prices(today, trials) if planned.memory else []
     if options.json_:
         documents = [answer.to_json() for answer in given_answers]
         document = {"answers": documents, "ended": ended, "experiment": options.name}
@@ -439,6 +448,7 @@ def _print(
             "data": _data(planned, today.runs),
             "not_tried": [*planned.notes],
             "misplaced": misplaced,
+            "prices": [price.to_json() for answer in prices for price in answer.prices],
         }
         more_json = more.to_json() if undecided else None
         print_json({**document, **on, **memory, "more": more_json})
@@ -457,6 +467,8 @@ def _print(
         say_more(more)
     say(f"ended: {ended}. A report with charts:")
     say_command(f"harness report -e {options.name}{given(options.results)}")
+    for answer in prices:
+        say(answer.sentence)
 
 
 #: What helps an arm whose memory was not where its policy has it.

@@ -4,13 +4,16 @@ import json
 from pathlib import Path
 
 import pytest
-from report_runs import driven, interleaved, metric
+from report_runs import Case, driven, interleaved, metric, with_artifacts, write
 
 from harness.cli.advise import AdviseOptions, _print, _Trials
 from harness.cli.advise_memory import MemoryArm
 from harness.errors import RunFailed
 from harness.store.runs import StoredRun
-from reports.advice import PlannedArm, answers, trials_of
+from reports.advice import PlannedArm, answers, memory_prices, trials_of
+from reports.more_memory import memory_answers
+from reports.report import Report
+from reports.sections import Paragraph
 
 GIB, GB = 1 << 30, 10**9
 PRICES = {"dram": 5.0, "ssd": 0.4}
@@ -58,9 +61,90 @@ def test_more_slower_memory_pays_up_to_a_price(tmp_path: Path) -> None:
     estimate = first.group.deciding and first.group.deciding.estimate
     assert estimate and estimate.value == pytest.approx(1.3)
     assert (first.group.a.name, first.group.b.name) == ("dram", "weighted")
-    price = 0.3 * (40 + 5 * 12 * GIB / GB) / (4 * GIB / GB)
-    assert f"{price:.3g}" in first.sentence and "GB of cxl" in first.sentence
     assert second.group.verdict == "slower"
+    (answer,) = memory_prices(today, trials)
+    weighted, preferred = answer.prices
+    # 12.88 GB of DRAM and 100 GB of the SSD cost 64.42 + 40 = 104.42 USD, and 1.3 times the work
+    # may cost 135.75: 31.33 are left for 4.29 GB of CXL memory.
+    assert weighted.break_even and weighted.break_even.value == pytest.approx(7.294, abs=0.001)
+    assert weighted.pays is None and preferred.pays is False
+    assert answer.sentence.startswith("Does more, slower memory pay than dram? Up to a price: ")
+    assert "weighted pays below 7.29" in answer.sentence and "GB of cxl" in answer.sentence
+
+
+#: Hand-made runs of all arms of profiles/cxl: memory, GiB, work per minute, and of arms without
+#: weights the share of their memory that was on cxl.
+OF_PROFILE = {
+    "dram": ("dram", 12, 10_000, None),
+    "weighted-1-3": ("weighted:dram=1,cxl=3", 48, 20_000, None),
+    "interleave": ("interleave:dram,cxl", 48, 15_000, 0.5),
+    "weighted-3-1": ("weighted:dram=3,cxl=1", 48, 18_000, None),
+    "preferred": ("preferred:dram", 48, 25_000, 0.75),
+    "tiered": ("tiered:dram,cxl", 48, 9_000, 0.75),
+    "cxl": ("cxl", 12, 8_000, None),
+}
+
+
+def of_profile(root: Path, prices: dict[str, float]) -> list[StoredRun]:
+    runs = []
+    for block in range(8):
+        for label, (memory, gib, per_minute, on_cxl) in OF_PROFILE.items():
+            policy = memory.partition(":")[0]
+            case = Case(
+                placement=f"data=ssd,memory={memory}",
+                block=block,
+                metrics=[metric("new_orders_per_minute", per_minute * (1 + block / 100), "higher")],
+                label=label,
+                memory_bytes=gib * GIB,
+                spec_changes=driven("tpcc", warehouses=10, users=8, duration="3m")
+                | {"memory_limit_bytes": gib * GIB},
+                run_changes={"part_bytes": PART_BYTES},
+                manifest_changes={
+                    "memory_cap": {"method": "cgroup-v2", "limit_bytes": gib * GIB},
+                    "prices_per_gb": prices,
+                    "memory_nodes": {"dram": [0], "cxl": [2]},
+                    "run_state": {"memory_policy": memory}
+                    if policy in ("weighted", "tiered")
+                    else {},
+                },
+            )
+            run = write(root, case)
+            if on_cxl is not None:
+                on = {"0": round(48 * GIB * (1 - on_cxl)), "2": round(48 * GIB * on_cxl)}
+                reading = {"anonymous_bytes": {}, "shared_bytes": {}, "group_bytes": on}
+                with_artifacts(run, {"monitor-vm": {"samples": [], "engine_memory": [reading]}})
+            runs.append(run)
+    return runs
+
+
+def test_a_report_of_all_arms_answers_the_question_first(tmp_path: Path) -> None:
+    """By hand: DRAM alone costs 12 GiB · 5 + 100 GB · 0.4 = 104.42 USD."""
+    runs = of_profile(tmp_path, {**PRICES, "cxl": 2.0})
+    report = Report(runs)
+    (panel,) = report.panels
+    (answer,) = memory_answers([panel])
+    evens = {p.group.b.name: p.break_even and p.break_even.value for p in answer.prices}
+    dram, gb = 5 * GIB / GB, GIB / GB
+    whole = 12 * dram + 40
+    assert evens == {
+        "preferred": pytest.approx(1.5 * whole / (36 * gb)),  # 4.05 USD
+        "weighted-1-3": pytest.approx(whole / (36 * gb)),  # 2.70 USD
+        # 24 GiB of DRAM cost more than 1.5 times the work may.
+        "interleave": 0.0,
+        "weighted-3-1": 0.0,
+        "tiered": pytest.approx(0.0),
+    }
+    assert [p.group.b.name for p in answer.prices][:2] == ["preferred", "weighted-1-3"]
+    assert {p.group.b.name: p.pays for p in answer.prices}["tiered"] is False
+    assert answer.sentence.startswith("Does more, slower memory pay than dram? Yes: preferred pays")
+    texts = [block.text for block in report.blocks() if isinstance(block, Paragraph)]
+    assert f"{answer.where}: {answer.sentence}" in texts[:4]
+
+
+def test_what_is_missing_for_a_price_is_named(tmp_path: Path) -> None:
+    (answer,) = memory_answers(Report(of_profile(tmp_path, {"cxl": 2.0})).panels)
+    assert answer.prices[0].missing.startswith("no price of dram (price_per_gb")
+    assert "no price of dram" in answer.sentence
 
 
 def test_memory_that_gains_nothing_stays_where_it_is(tmp_path: Path) -> None:
