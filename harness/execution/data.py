@@ -61,7 +61,8 @@ def loaded_dataset(resolved: EngineRun, env: Environment) -> Dataset:
     if name in env.failed_loads:
         raise env.failed_loads[name]
     try:
-        return _dataset(resolved, env)
+        with env.supervisor.watch.naming():
+            return _dataset(resolved, env)
     except Exception as error:
         if interruption(error) is None:
             failure = env.failed_loads[name] = as_failure(error, f"load {name}")

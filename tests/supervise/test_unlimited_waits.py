@@ -108,7 +108,7 @@ UNLIMITED = {
     "harness/supervise/watch.py join": BOUNDED,
     "harness/tiers/linux/kernel.py read": FILE,
     "harness/workloads/sql/convert.py readline": FILE,
-    "harness/workloads/sql/convert.py run": "in a process of its own: the harness has the limit",
+    "harness/workloads/sql/convert.py communicate": "the harness has the limit of this process",
     "harness/workloads/tpcc/durability.py join": BOUNDED,
     "harness/workloads/tpch/source_database.py join": "the statement was interrupted",
     "harness/workloads/tpch/throughput.py get": BOUNDED,

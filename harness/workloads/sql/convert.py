@@ -12,7 +12,6 @@ import json
 import re
 import subprocess
 import sys
-import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -23,7 +22,7 @@ import duckdb
 
 from harness import jsonfile
 from harness.sql_script import TableColumn
-from harness.supervise import linux
+from harness.supervise import linux, programs
 from harness.workloads.sql.folder import PARQUET, form_of, is_utf_16, not_utf_8
 
 #: Of what is written; DuckDB alone reads the Parquet.
@@ -142,19 +141,23 @@ def _decompressed(source: Path, compression: str, folder: Path) -> Iterator[Path
     if not compression:
         yield source
         return
-    program = _DECOMPRESS[compression]
-    with tempfile.NamedTemporaryFile(dir=folder) as plain, source.open("rb") as stream:
-        try:
-            subprocess.run(
-                [program, "-dcq"], stdin=stream, stdout=plain, stderr=subprocess.PIPE, check=True
-            )
-        except FileNotFoundError as error:
-            raise Refused(f"{program} is not installed", f"apt install {program}") from error
-        except subprocess.CalledProcessError as error:
-            words = error.stderr.decode(errors="replace").strip()
+    program, plain = _DECOMPRESS[compression], folder / "decompressed"
+    try:
+        with source.open("rb") as packed, plain.open("xb") as stream:
+            try:
+                process = programs.start(
+                    [program, "-dcq"], stdin=packed.fileno(), stdout=stream, stderr=subprocess.PIPE
+                )
+            except FileNotFoundError as error:
+                raise Refused(f"{program} is not installed", f"apt install {program}") from error
+            errors = process.communicate()[1]
+        if process.returncode:
+            words = errors.decode(errors="replace").strip()
             hint = f"the file is cut off, or of another kind (`{program} -t {source.name}`)"
-            raise Refused(words or f"{program} ends with {error.returncode}", hint) from error
-        yield Path(plain.name)
+            raise Refused(words or f"{program} ends with {process.returncode}", hint)
+        yield plain
+    finally:
+        plain.unlink(missing_ok=True)
 
 
 def _csv(plain: Path, kind: str, columns: Sequence[TableColumn]) -> str:

@@ -55,7 +55,9 @@ _USUAL_SCHEMAS = frozenset({"public", "pg_catalog", "$user", "default", ""})
 
 @dataclass(frozen=True)
 class Schema:
-    """``tables``: names as in CREATE TABLE, in that order, and the columns; none where they are not
+    """Tables of a folder, and the statements that make them, by stage.
+
+    ``tables``: names as in CREATE TABLE, in that order, and the columns; none where they are not
     known. ``stages``: statements by what is done when, in files as those of an engine. ``files``:
     below ``load/``, by table; dumps aside. ``fills``: whether statements may add rows.
     ``databases``: that they were written for.
