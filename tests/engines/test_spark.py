@@ -449,6 +449,9 @@ def start_part(cluster: Cluster, name: str, *arguments: str) -> None:
             "SPARK_HOME": str(cluster.folder),
             "SPARK_SCALA_VERSION": "2.13",
             "SPARK_LOCAL_IP": "127.0.0.1",
+            # Executors, which are killed, leave their files there.
+            "SPARK_LOCAL_DIRS": str(cluster.folder),
+            "JAVA_TOOL_OPTIONS": f"-Djava.io.tmpdir={cluster.folder}",
         },
     )
     cluster.parts.append(process)
