@@ -20,8 +20,9 @@ _SATURATED = 0.9
 _BACKLOG = 0.01
 #: Share of operations without an answer that is reported: it shows in a histogram's p99.9.
 _UNANSWERED = 0.001
-#: Largest difference between the first and last third of a window in steady state.
-_STEADY = 0.1
+#: Largest difference between the first and last third of a window in steady state, and between
+#: executions of a query that is warm.
+STEADY = 0.1
 #: It counts beyond this many standard errors of such a difference in a steady window.
 _ERRORS = 2
 #: Whole intervals of the series without which a window is too short for that.
@@ -155,7 +156,7 @@ def _trend(driven: DriverResult, nouns: Nouns) -> Iterator[RunWarning]:
         return
     change = sum(done[-third:]) / sum(done[:third]) - 1
     scatter = _OF_STEPS * median(abs(b - a) for a, b in pairwise(done)) / mean(done)
-    if abs(change) > max(_STEADY, _ERRORS * scatter * sqrt(2 / third)):
+    if abs(change) > max(STEADY, _ERRORS * scatter * sqrt(2 / third)):
         yield RunWarning(
             code="not-steady-state",
             problem="not in steady state",

@@ -146,8 +146,10 @@ Clients = Annotated[int, Meta(ge=1, le=64)]
 Window = Annotated[Duration, Time(SHORTEST_WINDOW_NS)]
 #: Time limit of one query.
 Seconds = Annotated[float, Meta(gt=0, extra={"unit": "s"})]
-#: Untimed executions.
-Warmups = Annotated[int, Meta(ge=0, le=1_000_000)]
+#: Untimed executions; None: until they agree.
+Warmups = Annotated[int, Meta(ge=0, le=1_000_000)] | None
+#: Most untimed executions that have not agreed.
+MOST_WARMUPS = 10
 
 client_hosts = partial(
     parameter,
@@ -192,8 +194,8 @@ plans = partial(
 )
 warmups = partial(
     parameter,
-    derive=lambda params: 1 if params.cache == "warm" else 0,
-    default_text="1 if warm, else 0",
+    derive=lambda params: None if params.cache == "warm" else 0,
+    default_text=f"until steady if warm, at most {MOST_WARMUPS}; else 0",
     help="Untimed executions before each timed one.",
 )
 
@@ -213,7 +215,7 @@ def rate(noun: str, omit_unset: bool = False) -> Any:
     )
 
 
-def check_warmups(cache: CacheMode, warmups: int) -> None:
+def check_warmups(cache: CacheMode, warmups: int | None) -> None:
     """UsageError for a query that would be warmed up before a cold execution."""
     if warmups and cache != "warm":
         raise UsageError(

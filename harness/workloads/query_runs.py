@@ -10,13 +10,14 @@ from __future__ import annotations
 import math
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Generic, TypeVar
 
 from harness.counters import bandwidths, counter_metrics, difference
+from harness.drivers.validity import STEADY
 from harness.engine import CannotExplain, Engine, QueryTimeout, Scalar, SqlConnection, SqlResult
 from harness.errors import RunFailed
 from harness.query_plan import ExecutedPlan, account
@@ -28,7 +29,7 @@ from harness.units import NS_PER_S
 from harness.waits import Breakdown, explain_alone, take, unaccounted
 from harness.warnings import RunWarning
 from harness.workload import Session
-from harness.workloads.parameters import CacheMode
+from harness.workloads.parameters import MOST_WARMUPS, CacheMode
 from harness.workloads.resume import ResumeCursor
 
 
@@ -72,7 +73,8 @@ class Execution(Generic[S]):
     nor answer.
     ``counters``: what it added to the session's counters; empty if others ran concurrently.
     ``submitted_ns`` and ``ended_ns``: the client's stamps around it, monotonic.
-    ``columns``, ``left_out``, ``checksum``: of the answer, see SqlResult.
+    ``columns``, ``left_out``, ``checksum``: of the answer, see SqlResult. ``warmups``: untimed
+    executions before it; ``warmups_differ``: see WarmUp.
     """
 
     statement: S
@@ -85,6 +87,8 @@ class Execution(Generic[S]):
     columns: tuple[str, ...] = ()
     left_out: int = 0
     checksum: int = 0
+    warmups: int = 0
+    warmups_differ: float = 0.0
 
     @property
     def row_count(self) -> int:
@@ -108,7 +112,8 @@ class Execution(Generic[S]):
         rows = [[encode(value) for value in row] for row in self.rows]
         others = ("duration_ns", "counters", "submitted_ns", "ended_ns", "error")
         answer = ("columns", "left_out", "checksum")
-        return {"rows": rows, **attributes(self, *others, *answer)}
+        warm = ("warmups", "warmups_differ")
+        return {"rows": rows, **attributes(self, *others, *answer, *warm)}
 
     @classmethod
     def from_json(cls, statement: S, document: Mapping[str, Any]) -> Execution[S]:
@@ -138,6 +143,66 @@ def execute(
             return None
 
 
+#: Consecutive executions that agree when caches are warm.
+_AGREEING = 3
+
+
+@dataclass(frozen=True)
+class WarmUp:
+    """Untimed executions. ``differ``: the largest difference among the last, as a share.
+
+    0 where their number was set, and where one of them reached its limit.
+    """
+
+    count: int = 0
+    differ: float = 0.0
+
+    @property
+    def steady(self) -> bool:
+        """Return whether the last ones agree as first and last third of a steady window do."""
+        return self.differ <= STEADY
+
+
+def warm_up(execute_once: Callable[[], int | None], count: int | None) -> WarmUp:
+    """Execute ``count`` times; None: until the last three agree, at most MOST_WARMUPS times.
+
+    ``execute_once`` returns a duration in ns; None where the time limit was reached.
+    """
+    if count is not None:
+        for _ in range(count):
+            execute_once()
+        return WarmUp(count)
+    durations_ns: list[int] = []
+    differ = math.inf
+    while differ > STEADY and len(durations_ns) < MOST_WARMUPS:
+        duration_ns = execute_once()
+        if duration_ns is None:
+            return WarmUp(len(durations_ns) + 1)
+        durations_ns.append(max(1, duration_ns))
+        if len(last := durations_ns[-_AGREEING:]) == _AGREEING:
+            differ = max(last) / min(last) - 1
+    return WarmUp(len(durations_ns), differ)
+
+
+def warm_up_warnings(warm_ups: Mapping[str, WarmUp]) -> Iterator[RunWarning]:
+    """Warn about what was not steady after all untimed executions; by name, for a person."""
+    named = [f"{name} {warm.differ:.0%}" for name, warm in warm_ups.items() if not warm.steady]
+    if named:
+        more = f" and {len(named) - _MOST_NAMED} more" if len(named) > _MOST_NAMED else ""
+        yield RunWarning(
+            code="warm-up-not-steady",
+            problem=f"not steady after {MOST_WARMUPS} untimed executions",
+            context=f"the last {_AGREEING} differ by more than {STEADY:.0%}: "
+            f"{', '.join(named[:_MOST_NAMED])}{more}",
+            hint="measure on an otherwise idle machine; if times still fall, set more of them with "
+            "-p warmups=",
+        )
+
+
+#: Most queries that a warning names.
+_MOST_NAMED = 5
+
+
 class QueryRuns(Generic[S]):
     """The query runs of one session, each from the requested cache state.
 
@@ -152,7 +217,7 @@ class QueryRuns(Generic[S]):
         *,
         cache: CacheMode,
         timeout_s: float | None,
-        warmups: int,
+        warmups: int | None,
     ) -> None:
         self._session = session
         self._engine = session.engine
@@ -161,7 +226,7 @@ class QueryRuns(Generic[S]):
         self._timeout_s = timeout_s
         self._warmups = warmups
         #: What a query touches shows only from a cold start of its own.
-        self._footprints = cache == "cold-per-query" and not warmups
+        self._footprints = cache == "cold-per-query" and warmups == 0
         #: Why requested plans are missing.
         self.unexplained = ""
 
@@ -186,8 +251,7 @@ class QueryRuns(Generic[S]):
         submitted_ns = time.monotonic_ns()
         try:
             connection = self._cursor.connection()
-            for _ in range(self._warmups):
-                execute(connection, statement, self._timeout_s)
+            warm = warm_up(partial(self._untimed, connection, statement), self._warmups)
             with explained_failure(statement):
                 footprint = self._session.footprint() if self._footprints else None
                 before = dict(self._session.counters("before"))
@@ -202,7 +266,9 @@ class QueryRuns(Generic[S]):
             counters = difference(before, self._session.counters("after"))
             counters |= footprint.taken() if footprint else {}
         if result is None:
-            return Execution(statement, None, (), {}, submitted_ns, time.monotonic_ns())
+            return Execution(
+                statement, None, (), {}, submitted_ns, time.monotonic_ns(), warmups=warm.count
+            )
         ended_ns = result.started_ns + result.duration_ns
         return Execution(
             statement,
@@ -214,7 +280,13 @@ class QueryRuns(Generic[S]):
             columns=result.columns,
             left_out=result.left_out,
             checksum=result.checksum % 2**64,
+            warmups=warm.count,
+            warmups_differ=warm.differ,
         )
+
+    def _untimed(self, connection: SqlConnection, statement: S) -> int | None:
+        result = execute(connection, statement, self._timeout_s)
+        return None if result is None else result.duration_ns
 
     def _survive(self, error: RunFailed) -> None:
         """Raise the error of a query unless the engine still answers: the others can go on."""
@@ -311,6 +383,10 @@ def query_metrics(executions: Sequence[Execution[S]], timeout_s: float | None) -
         labels = execution.statement.labels
         if execution.error:
             continue
+        if execution.warmups:
+            metrics.append(
+                Metric("query_warmup_count", "1", "none", labels, value=execution.warmups)
+            )
         if execution.duration_ns is None:
             limit_ns = int((timeout_s or 0) * NS_PER_S)
             metrics.append(Metric("query_timeout_ns", "ns", "none", labels, value=limit_ns))
@@ -355,6 +431,9 @@ def query_warnings(engine: Engine, executions: Sequence[Execution[S]]) -> Iterat
     """Warn about queries that ran alone: waits that do not add up, and what the engine knows."""
     waits = {execution.statement.name: execution.waits()[0] for execution in executions}
     yield from unaccounted({name: parts for name, parts in waits.items() if parts is not None})
+    yield from warm_up_warnings(
+        {e.statement.name: WarmUp(e.warmups, e.warmups_differ) for e in executions}
+    )
     counters: dict[str, float] = {}
     duration_ns = 0
     for execution in executions:

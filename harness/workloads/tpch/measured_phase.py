@@ -33,6 +33,7 @@ from harness.workloads.query_runs import (
     query_warnings,
     timeline,
     total_metrics,
+    warm_up_warnings,
 )
 from harness.workloads.resume import ResumeCursor
 from harness.workloads.tpch.answer_checks import Answered, check_answers
@@ -184,6 +185,8 @@ def measure(params: TpchParams, session: Session) -> Outcome:
         params.scale, engine.name, session.source, _answered(test), session.progress, data
     )
     warnings = list(query_warnings(engine, test.executions))
+    if test.throughput is not None:
+        warnings += warm_up_warnings({"the query set": test.throughput.warm_up})
     return Outcome(_metrics(test), checks, _artifacts(test), warnings)
 
 

@@ -126,6 +126,9 @@ def throughput_metrics(test: ThroughputTest, value: float | None) -> list[Metric
         name = "throughput" if test.refresh else "query_streams"
         interval = Metric(f"{name}_interval_ns", "ns", "lower", value=test.interval_ns)
         metrics += [interval, Metric(f"{name}_queries_per_hour", "1/h", "higher", value=value)]
+    if test.warm_up.count:
+        count = test.warm_up.count
+        metrics.append(Metric("throughput_warmup_count", "1", "none", value=count))
     return metrics + counter_metrics("throughput_", {}, test.counters)
 
 

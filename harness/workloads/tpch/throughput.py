@@ -22,7 +22,7 @@ from harness.engine import Engine, SqlConnection
 from harness.progress import Task
 from harness.store.documents import from_members
 from harness.workload import Session
-from harness.workloads.query_runs import Execution, execute
+from harness.workloads.query_runs import Execution, WarmUp, execute, warm_up
 from harness.workloads.resume import ResumeCursor
 from harness.workloads.tpch.params import TpchParams
 from harness.workloads.tpch.refresh import FUNCTIONS, Applied, Function, RefreshFunctions
@@ -36,11 +36,15 @@ _CANCEL_WAIT_S = 1.0
 
 @dataclass(frozen=True)
 class ThroughputTest:
-    """The result of a throughput test: each stream's executions, and its refresh functions."""
+    """The result of a throughput test: each stream's executions, and its refresh functions.
+
+    ``warm_up``: untimed passes over the query set.
+    """
 
     streams: Sequence[Sequence[Execution[TpchStatement]]]
     refresh: Sequence[Applied] = ()
     counters: Mapping[str, float] = field(default_factory=dict)
+    warm_up: WarmUp = field(default_factory=WarmUp)
 
     @property
     def executions(self) -> list[Execution[TpchStatement]]:
@@ -69,6 +73,7 @@ class ThroughputTest:
             ],
             [from_members(Applied, entry) for entry in document["refresh"]],
             document["counters"],
+            from_members(WarmUp, document["warm_up"]),
         )
 
 
@@ -88,8 +93,9 @@ def run_throughput(
     refresh = _refresh_stream(params, functions, first_pair)
 
     def measure() -> ThroughputTest:
+        passes = WarmUp()
         if first_pair == 1:  # no power test has come before it
-            _warm_up(params, engine, cursor)
+            passes = warm_up(partial(_untimed_pass, params, engine, cursor), params.warmups)
         cursor.close()
         total = sum(map(len, statements)) + len(refresh)
         before = dict(session.counters("before"))
@@ -97,7 +103,7 @@ def run_throughput(
             streams = _Streams(engine, params.query_timeout_s, task)
             result = streams.run(statements, functions, refresh)
         counters = difference(before, session.counters("after"))
-        return replace(result, counters=counters)
+        return replace(result, counters=counters, warm_up=passes)
 
     again = None if functions is None else partial(functions.again, refresh)
     read = partial(ThroughputTest.from_json, statements)
@@ -114,11 +120,18 @@ def _refresh_stream(
     return [(function, pair) for pair in pairs for function in FUNCTIONS]
 
 
-def _warm_up(params: TpchParams, engine: Engine, cursor: ResumeCursor) -> None:
-    """The query set of stream 0, untimed: a stream's own queries cannot be warmed one by one."""
-    for _ in range(params.warmups):
-        for statement in power_statements(params, engine.sql("tpch")):
-            execute(cursor.connection(), statement, params.query_timeout_s)
+def _untimed_pass(params: TpchParams, engine: Engine, cursor: ResumeCursor) -> int | None:
+    """The query set of stream 0: a stream's own queries cannot be warmed one by one.
+
+    Return the sum of its times in ns; None where a query reached its limit.
+    """
+    total_ns = 0
+    for statement in power_statements(params, engine.sql("tpch")):
+        result = execute(cursor.connection(), statement, params.query_timeout_s)
+        if result is None:
+            return None
+        total_ns += result.duration_ns
+    return total_ns
 
 
 class _Streams:

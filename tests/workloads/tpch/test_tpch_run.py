@@ -23,6 +23,7 @@ from harness.errors import RunFailed
 from harness.query_plan import ExecutedPlan, Operator
 from harness.sql_files import text_of
 from harness.store.result import run_status
+from harness.workloads.query_runs import WarmUp, warm_up, warm_up_warnings
 from harness.workloads.tpch import data
 from harness.workloads.tpch.answer_checks import sum_tolerance
 from harness.workloads.tpch.answers import SHAPES, CanonicalAnswer, compare
@@ -48,6 +49,7 @@ class Toy(IdleEngine):
     unexplainable: int = 0
     too_slow: set = field(default_factory=set)
     spoil: dict = field(default_factory=dict)
+    lasts_ns: int | None = None
 
     def connect(self):
         self.calls.append("connect")
@@ -68,7 +70,7 @@ class Toy(IdleEngine):
         except Exception as error:
             raise RunFailed("execute SQL", str(error)) from error
         rows = self.spoil.get(query, lambda same: same)(rows)
-        return SqlResult((), rows, started, time.monotonic_ns() - started)
+        return SqlResult((), rows, started, self.lasts_ns or time.monotonic_ns() - started)
 
     def explain(self, connection, sql):
         if self._query(sql) == self.unexplainable:
@@ -130,6 +132,31 @@ def test_warm_runs_each_query_untimed_before_it_is_timed(measure, toy):
     outcome = measure(queries="6,1", cache="warm", warmups=2, plans=False)
     assert toy.calls == ["connect", *["run 6"] * 3, *["run 1"] * 3, "close"]
     assert len(metric(outcome, "query_duration_ns")) == 2
+
+
+def test_warm_runs_each_query_until_three_executions_agree(measure, toy):
+    toy.lasts_ns = 1000
+    outcome = measure(queries="6,1", cache="warm", plans=False)
+    assert toy.calls == ["connect", *["run 6"] * 4, *["run 1"] * 4, "close"]
+    assert [m.value for m in metric(outcome, "query_warmup_count")] == [3, 3]
+    assert "warm-up-not-steady" not in [warning.code for warning in outcome.uncontrolled]
+
+
+def test_a_query_that_is_not_steady_after_ten_executions_is_named():
+    falling = iter(range(100, 0, -8))
+    warm = warm_up(lambda: next(falling), None)
+    assert (warm.count, warm.steady) == (10, False)
+    (warning,) = warm_up_warnings({"Q6": warm, "Q1": WarmUp(3, 0.1)})
+    assert warning.code == "warm-up-not-steady"
+    assert "Q6" in warning.context
+    assert "Q1" not in warning.context
+
+
+def test_a_warm_up_ends_when_times_agree_or_one_reaches_the_limit():
+    durations = iter([900, 400, 130, 128, 128, 128])
+    assert warm_up(lambda: next(durations), None) == WarmUp(5, 130 / 128 - 1)
+    assert warm_up(lambda: None, None) == WarmUp(1)
+    assert warm_up(lambda: 5, 2) == WarmUp(2)
 
 
 def test_every_query_has_a_time_a_check_its_counters_and_its_plan(measure):
