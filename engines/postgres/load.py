@@ -139,18 +139,21 @@ class Loader(_loading.Loader[PostgresConnection]):
         with closing(self._connect()) as creating:  # what they set ends with the session
             for statement in statements(folder, "10_tables", params):
                 creating.execute(statement)
-            if self._index_tablespace is not None:  # those of keys in CREATE TABLE
-                creating.execute(
-                    "ALTER INDEX ALL IN TABLESPACE pg_default "
-                    f"SET TABLESPACE {self._index_tablespace}"
-                )
+            self._place_indexes(creating)  # those of keys in CREATE TABLE
         with Workers(self._connect, self._connections) as workers:
             if self._index_tablespace is not None:
                 for connection in workers.connections:
                     connection.raw.execute(f"SET default_tablespace = {self._index_tablespace}")
             yield workers
+            self._place_indexes(workers.connections[0])  # those of tables that a client made
         if self._server is not None:
             self._server.restart_for_use()
+
+    def _place_indexes(self, connection: PostgresConnection) -> None:
+        if self._index_tablespace is not None:
+            connection.execute(
+                f"ALTER INDEX ALL IN TABLESPACE pg_default SET TABLESPACE {self._index_tablespace}"
+            )
 
     def final_jobs(self, folder: Path, weights: Mapping[str, int], task: Task) -> list[_Job]:
         """Only index builds share a table."""

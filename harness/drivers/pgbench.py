@@ -1,4 +1,4 @@
-"""pgbench as driver: the user's scripts, in its own language, on PostgreSQL.
+"""pgbench as driver: its own scripts or the user's, in its own language, on PostgreSQL.
 
     pgbench --client 8 --time 360 --file 0.sql@10 --file 1.sql@1 --protocol prepared --log …
 
@@ -15,7 +15,7 @@ import os
 import re
 import signal
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -28,6 +28,7 @@ from harness.drivers.client_program import (
     histogram,
     measured,
     offered,
+    run,
     unreadable,
     working,
 )
@@ -56,6 +57,8 @@ _WORDS = {b"serialization": b"-1", b"deadlock": b"-2"}
 _FAILED = {-1: "40001", -2: "40P01"}
 #: Printed every second, the first one once all users are connected.
 _PROGRESS = re.compile("progress: ")
+#: Printed while rows are made.
+_TUPLES = re.compile(r"\d+ of \d+ tuples")
 _ERROR = re.compile("pgbench: error: ")
 #: A correction of the wall clock between two readings that is no step: it may be slewed.
 _SLEWED_NS, _SLEWED_SHARE = 10_000_000, 0.001
@@ -94,33 +97,41 @@ class Times:
         return Times(*(getattr(self, column.name)[inside] for column in fields(self)))
 
 
+def prepare(
+    program: Path,
+    version: str,
+    connection: JsonObject,
+    scale: int,
+    clients: Clients,
+    progress: Progress,
+) -> None:
+    """Make pgbench's own tables, 100,000 accounts for each of ``scale``; RunFailed."""
+    job = _job(f"{version}: make tables of scale {scale}", connection, {}, _TUPLES)
+    # Without `v`: all tables are vacuumed and analysed when they are complete.
+    argv = [str(program), "--initialize", "--init-steps=dtgp", f"--scale={scale}"]
+    with working(clients, job) as folder:
+        run(clients, job, folder, [*argv, *_server(connection)], "pgbench --initialize", progress)
+
+
 def drive(
     program: Path,
     version: str,
     connection: JsonObject,
     scripts: Sequence[Script],
     load: OfferedLoad,
+    scale: int | None,
     clients: Clients,
     progress: Progress,
     drives: WindowCallbacks,
 ) -> DriverResult:
-    """Run the scripts; RunFailed with pgbench's last lines."""
+    """Run the scripts; RunFailed with pgbench's last lines.
+
+    ``scale``: the value of ``:scale``; None for pgbench's default, which is 1.
+    """
     what = f"{version}: {load.users} users, {', '.join(script.name for script in scripts)}"
-    job = ClientJob(
-        what,
-        {_PASSWORDS: _password_line(connection)}
-        | {f"{number}.sql": script.text for number, script in enumerate(scripts)},
-        {
-            "PGPASSFILE": f"FOLDER/{_PASSWORDS}",
-            "PGOPTIONS": str(connection.get("options") or ""),
-            "PGAPPNAME": str(connection.get("application_name") or "pgbench"),
-            "PGSSLMODE": str(connection.get("sslmode") or "prefer"),
-        },
-        str(connection["password"]),
-        _PROGRESS,
-        _ERROR,
-    )
-    argv = _argv(program, connection, scripts, load)
+    texts = {f"{number}.sql": script.text for number, script in enumerate(scripts) if script.text}
+    job = _job(what, connection, texts, _PROGRESS)
+    argv = [*_argv(program, scripts, load, scale), *_server(connection)]
     ahead_ns, ahead_at_ns = wall_clock_ahead_ns(), time.monotonic_ns()
 
     def begins(line: str) -> int | None:
@@ -135,7 +146,7 @@ def drive(
         )
         summary = read_summary(what, window.lines)
         times = _read_window(what, folder, clients.credentials, load, ahead_ns, window, summary)
-    return _result(version, scripts, load, window, summary, times)
+    return _result(version, scripts, load, scale, window, summary, times)
 
 
 def wall_clock_ahead_ns() -> int:
@@ -157,8 +168,26 @@ def check_not_stepped(what: str, moved_ns: int, elapsed_ns: int) -> None:
         )
 
 
+def _job(
+    what: str, connection: JsonObject, texts: Mapping[str, str], reports: re.Pattern[str]
+) -> ClientJob:
+    return ClientJob(
+        what,
+        {_PASSWORDS: _password_line(connection), **texts},
+        {
+            "PGPASSFILE": f"FOLDER/{_PASSWORDS}",
+            "PGOPTIONS": str(connection.get("options") or ""),
+            "PGAPPNAME": str(connection.get("application_name") or "pgbench"),
+            "PGSSLMODE": str(connection.get("sslmode") or "prefer"),
+        },
+        str(connection["password"]),
+        reports,
+        _ERROR,
+    )
+
+
 def _argv(
-    program: Path, connection: JsonObject, scripts: Sequence[Script], load: OfferedLoad
+    program: Path, scripts: Sequence[Script], load: OfferedLoad, scale: int | None
 ) -> list[str]:
     argv = [str(program), "--no-vacuum", "--log", f"--log-prefix={_LOG}"]
     # With progress, its mean latency is that of the transactions, not users by rate.
@@ -169,11 +198,20 @@ def _argv(
     argv += [f"--random-seed={load.seed}", f"--max-tries={load.max_tries}", "--failures-detailed"]
     if load.rate_per_s is not None:
         argv.append(f"--rate={load.rate_per_s:g}")
+    if scale is not None:
+        argv.append(f"--scale={scale}")
     for number, script in enumerate(scripts):
-        argv += ["--file", f"{number}.sql@{script.weight}"]
+        if script.text:
+            argv += ["--file", f"{number}.sql@{script.weight}"]
+        else:
+            argv += ["--builtin", f"{script.name}@{script.weight}"]
     for name, value in load.variables.items():
         argv += ["--define", f"{name}={value}"]
-    argv += ["--host", str(connection["host"]), "--port", str(connection["port"])]
+    return argv
+
+
+def _server(connection: JsonObject) -> list[str]:
+    argv = ["--host", str(connection["host"]), "--port", str(connection["port"])]
     return [*argv, "--username", str(connection["user"]), str(connection["database"])]
 
 
@@ -279,6 +317,7 @@ def _result(
     version: str,
     scripts: Sequence[Script],
     load: OfferedLoad,
+    scale: int | None,
     window: Window,
     summary: PgbenchSummary,
     logged: Times,
@@ -313,6 +352,7 @@ def _result(
             "whole_run_transactions_per_second": summary.per_second,
             "whole_run_latency_average_ms": summary.latency_ms,
             "failed_by_code": codes,
+            **({} if scale is None else {"scale": scale}),
             "scripts": [{"name": script.name, "weight": script.weight} for script in scripts],
         },
     )

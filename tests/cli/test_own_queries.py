@@ -76,6 +76,43 @@ def test_scripts_fail_where_a_row_of_the_check_is_a_key_drawn_twice(
     assert check["name"] == "check.sql"
 
 
+def test_pgbench_runs_its_own_scripts_on_its_own_tables(loaded: Any) -> None:
+    command = ("run", "sql", "--engine", "postgres", "--placement", "ssd-both", "--json")
+    load = ("--driver", "pgbench", "--script", "tpcb-like@3", "--script", "select-only")
+    size = ("--scale", "2", "--users", "3", "--ramp-up", "1s", "--duration", "2s")
+    done = loaded(*command, *load, *size)
+    (run,) = done.json["runs"]
+    assert (done.code, run["status"]) == (0, "complete")
+    assert run["spec"]["params"]["protocol"] == "simple"
+    checks = [(check["labels"]["table"], check["status"]) for check in run["checks"]]
+    assert checks == [("accounts", "passed"), ("branches", "passed")]
+    done_by = {m["labels"]["operation"]: m["value"] for m in run["metrics"]
+               if m["name"] == "operation_count"}  # fmt: skip
+    assert done_by["tpcb-like"] > done_by["select-only"] > 0
+    assert "branches-contended" in {warning["code"] for warning in run["uncontrolled"]}
+    folder = loaded.results / "runs" / run["run_id"] / "artifacts"
+    assert json.loads((folder / "client.json").read_text())["scale"] == 2
+
+
+def test_scale_is_the_rows_of_pgbench_branches(loaded: Any, tmp_path: Path) -> None:
+    folder, script = tmp_path / "bank", tmp_path / "note.sql"
+    (folder / "load").mkdir(parents=True)
+    tables = "create table seen (scale int);"
+    (folder / "tables.sql").write_text(f"create table public.pgbench_branches (bid int); {tables}")
+    (folder / "load/pgbench_branches.csv").write_text("bid\n1\n2\n3\n")
+    (folder / "check.sql").write_text("select scale from seen where scale <> 3;")
+    script.write_text("insert into seen values (:scale);\n")
+    load = ("--driver", "pgbench", "--script", script, "--users", "2", "--ramp-up", "0s")
+    code, run = measure(loaded, folder, "postgres", *load, "--duration", "1s")
+    assert (code, run["status"]) == (0, "complete")
+    (folder / "tables.sql").write_text(tables)
+    (folder / "load/pgbench_branches.csv").unlink()
+    where = ("--folder", folder, "--engine", "postgres", "--placement", "ssd-both")
+    assert "scale" in loaded("run", "sql", *where, *load).err
+    done = loaded("run", "sql", *where, "--driver", "pgbench", "--script", "select-only")
+    assert done.code == 2 and "pgbench_branches" in done.err
+
+
 def test_a_client_s_command_in_a_dump_is_an_error_of_usage(loaded: Any, shop: Path) -> None:
     (shop / "load/more.sql").write_text("\\ir /etc/shadow\n")
     command = ("run", "sql", "--folder", shop, "--engine", "postgres", "--placement", "ssd-both")

@@ -1,4 +1,4 @@
-"""pgbench and sysbench as drivers: the user's scripts, on data of the user's folder or sysbench's.
+"""pgbench and sysbench as drivers: the user's scripts, or theirs, on the user's data or theirs.
 
 The metrics of a run are those of YCSB (harness.workloads.ycsb.workload), an operation being one
 execution of a script, whose name is its label:
@@ -18,8 +18,10 @@ operation_retried_count            tries undone by these, and made again
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
+from abc import abstractmethod
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import closing
 from dataclasses import dataclass
@@ -31,15 +33,17 @@ from harness.drivers.client_program import OfferedLoad, Script
 from harness.drivers.result import DriverResult, WindowCallbacks, WindowCounters
 from harness.drivers.validity import Nouns
 from harness.engine import Engine, FillRequest
-from harness.errors import RunFailed, UsageError
-from harness.store.result import Check
+from harness.errors import RunFailed, UsageError, nearest
+from harness.store.result import Check, CheckStatus
 from harness.store.spec import JsonObject
 from harness.supervise.credentials import run_unprivileged
+from harness.units import MIB
 from harness.warnings import RunWarning
 from harness.workload import Loading, Outcome, Session
-from harness.workloads.sql.folder import CHECK
-from harness.workloads.sql.params import ClientParams, digest, scripts
-from harness.workloads.window import Driver, LoadingDriver, rates_per_second, window_outcome
+from harness.workloads.sql.folder import CHECK, read_folder
+from harness.workloads.sql.params import BUILTIN, SqlParams, digest, is_for_pgbench, scripts
+from harness.workloads.sql.schema import read_schema
+from harness.workloads.window import LoadingDriver, rates_per_second, window_outcome
 
 NOUNS = Nouns(
     operation="operation",
@@ -51,13 +55,23 @@ _VERSION_TIMEOUT_S = 30.0
 _SEED_RANGE = 2**31 - 1
 #: Rows of sysbench's own tables, about, with their index.
 _ROW_BYTES = 260
+#: The table whose rows are the scale, and bytes of all tables with their indexes for each.
+_BRANCHES, _BRANCH_BYTES = "pgbench_branches", 16 * MIB
+_SCALE = re.compile(r"(?<!:):scale\b")
+#: What TPC-B requires of its tables, by what pgbench's own scripts change.
+_BALANCES = {
+    "accounts": "SELECT (SELECT sum(abalance) FROM pgbench_accounts), "
+    "(SELECT coalesce(sum(delta), 0) FROM pgbench_history)",
+    "branches": "SELECT (SELECT sum(tbalance) FROM pgbench_tellers), "
+    "(SELECT sum(bbalance) FROM pgbench_branches)",
+}
 
 
 @dataclass(frozen=True)
-class _ScriptDriver(Driver):
+class _ScriptDriver(LoadingDriver):
     """``client``: its program. ``package``: Debian's, which has it."""
 
-    params: ClientParams
+    params: SqlParams
     client: ClassVar[str]
     package: ClassVar[str]
 
@@ -97,10 +111,29 @@ class _ScriptDriver(Driver):
             duration_ns=params.duration.ns,
             rate_per_s=params.rate,
             variables=self.variables(),
-            protocol=params.protocol or "prepared",
+            protocol=params.protocol or params.client_protocol,
             max_tries=params.max_tries or 1,
             seed=seed % _SEED_RANGE + 1,
         )
+
+    @abstractmethod
+    def estimate_bytes(self) -> int:
+        """Upper estimate of the size of the tables that it makes itself."""
+
+    @abstractmethod
+    def prepare(self, loading: Loading, connection: JsonObject) -> None:
+        """Have the client make its tables; RunFailed with its last lines."""
+
+    def load(self, loading: Loading) -> dict[str, Any]:
+        """Have the client make its tables, and analyse them."""
+        engine = loading.engine
+
+        def fill(connection: JsonObject) -> dict[str, int]:
+            self.prepare(loading, connection)
+            return _tables(engine)
+
+        engine.native_load(FillRequest("sql", fill, {}, loading.progress))
+        return {"driver": self.program(engine)[1], **self.key()}
 
 
 @dataclass(frozen=True)
@@ -116,13 +149,86 @@ class PgbenchDriver(_ScriptDriver):
                 "choose that engine, or --driver sysbench",
             )  # fmt: skip
         for script in self.params.script or ():
-            if not script.rpartition("@")[0].endswith((".sql", ".pgbench")):
+            if not is_for_pgbench(script):
+                similar = nearest(script, BUILTIN)
                 raise UsageError(
-                    f"script {script} with driver pgbench", "not a file of SQL",
-                    "name FILE.sql, or FILE.sql@WEIGHT",
-                )  # fmt: skip
+                    f"script {script} with driver pgbench",
+                    f"neither a file of SQL nor a script of pgbench's own{similar}",
+                    f"name FILE.sql, FILE.sql@WEIGHT, {', '.join(BUILTIN)}",
+                )
+        if self.params.folder:
+            self._check_scale(engine)
         self.scripts()
         self.program(engine)
+
+    def _check_scale(self, engine: Engine) -> None:
+        """UsageError for scripts that would find no table, or the scale 1 whatever the tables."""
+        schema = read_schema(read_folder(Path(self.params.folder)), engine)
+        if _BRANCHES in schema.plain_names:
+            return
+        for script in self.scripts():
+            if not script.text:
+                raise UsageError(
+                    f"script {script.name} on folder {self.params.folder}",
+                    f"it is for pgbench's own tables, and the folder has no {_BRANCHES}",
+                    "leave --folder out, and choose their size by --scale",
+                )
+            if _SCALE.search(script.text) and not (self.params.scale or self._defines_scale):
+                raise UsageError(
+                    f"script {script.name}",
+                    f"it has :scale, which would be 1: the folder has no {_BRANCHES}",
+                    "add --scale, or leave --folder out for pgbench's own tables",
+                )
+
+    @property
+    def _defines_scale(self) -> bool:
+        return "scale" in self.variables()
+
+    def key(self) -> JsonObject:
+        """Values on which pgbench's own tables depend."""
+        return {"builder": "pgbench", "scale": self.params.scale}
+
+    def estimate_bytes(self) -> int:
+        return _BRANCH_BYTES * (self.params.scale or 1)
+
+    def prepare(self, loading: Loading, connection: JsonObject) -> None:
+        program, version = self.program(loading.engine)
+        assert self.params.scale
+        pgbench.prepare(
+            program, version, connection, self.params.scale, loading.clients, loading.progress
+        )
+
+    def warnings(self, engine: Engine) -> Iterable[RunWarning]:
+        users, scale = self.params.users or 0, self.params.scale or 0
+        if users > scale > 0 and any(s.name == BUILTIN[0] and not s.text for s in self.scripts()):
+            yield RunWarning(
+                code="branches-contended",
+                problem="users wait for each other: each transaction updates one of few branches",
+                context=f"{users} users, {scale} rows of {_BRANCHES}",
+                hint=f"use --scale {users} or more, or --script simple-update",
+            )
+
+    def verify(self, session: Session, driven: DriverResult) -> list[Check]:
+        """Compare the sums that pgbench's own scripts keep equal, where no others ran."""
+        if self.params.folder or any(script.text for script in self.scripts()):
+            return []
+        checks = []
+        with closing(session.engine.connect()) as connection:
+            for name, statement in _BALANCES.items():
+                ((left, right),) = connection.execute(statement).rows
+                status: CheckStatus = "passed" if left == right else "failed"
+                labels = {"table": name}
+                checks.append(Check("balances", status, f"{left} and {right}", labels))
+        return checks
+
+    def _scale(self, engine: Engine) -> int | None:
+        """The value of ``:scale``: as pgbench counts it for its own scripts."""
+        if self.params.scale or self._defines_scale:
+            return self.params.scale
+        if _BRANCHES not in _table_names(engine):
+            return None
+        with closing(engine.connect()) as connection:
+            return int(str(connection.execute(f"SELECT count(*) FROM {_BRANCHES}").rows[0][0]))
 
     def drive(self, session: Session, drives: WindowCallbacks) -> DriverResult:
         return pgbench.drive(
@@ -130,6 +236,7 @@ class PgbenchDriver(_ScriptDriver):
             session.engine.native_connection(),
             self.scripts(),
             self.offered(session.seed),
+            self._scale(session.engine),
             session.clients(),
             session.progress,
             drives,
@@ -137,7 +244,7 @@ class PgbenchDriver(_ScriptDriver):
 
 
 @dataclass(frozen=True)
-class SysbenchDriver(_ScriptDriver, LoadingDriver):
+class SysbenchDriver(_ScriptDriver):
     """sysbench as the machine has it installed."""
 
     client = package = "sysbench"
@@ -150,7 +257,7 @@ class SysbenchDriver(_ScriptDriver, LoadingDriver):
                 "choose such an engine, without --dsn",
             )
         names = self.params.script or ()
-        if len(names) != 1 or names[0].rpartition("@")[0].endswith((".sql", ".pgbench")):
+        if len(names) != 1 or is_for_pgbench(names[0]):
             raise UsageError(
                 f"{len(names)} scripts with driver sysbench: {', '.join(names)}",
                 "sysbench runs one script in Lua at a time",
@@ -187,27 +294,20 @@ class SysbenchDriver(_ScriptDriver, LoadingDriver):
         count = int(tables) if tables.isdigit() else 1
         return _ROW_BYTES * count * (int(rows) if rows.isdigit() else 10_000)
 
-    def load(self, loading: Loading) -> dict[str, Any]:
-        """Have the script's ``prepare`` make its tables, and analyse them."""
-        engine, script = loading.engine, self.scripts()[0]
+    def prepare(self, loading: Loading, connection: JsonObject) -> None:
+        engine = loading.engine
         program, version = self.program(engine)
-
-        def fill(connection: JsonObject) -> dict[str, int]:
-            sysbench.prepare(
-                program,
-                version,
-                engine.sysbench_driver,
-                connection,
-                script,
-                self.variables(),
-                loading.threads,
-                loading.clients,
-                loading.progress,
-            )
-            return _tables(engine)
-
-        engine.native_load(FillRequest("sql", fill, {}, loading.progress))
-        return {"driver": version, **self.key()}
+        sysbench.prepare(
+            program,
+            version,
+            engine.sysbench_driver,
+            connection,
+            self.scripts()[0],
+            self.variables(),
+            loading.threads,
+            loading.clients,
+            loading.progress,
+        )
 
     def drive(self, session: Session, drives: WindowCallbacks) -> DriverResult:
         engine = session.engine
@@ -229,7 +329,7 @@ DRIVERS: Mapping[str, type[_ScriptDriver]] = {
 }
 
 
-def driver_of(params: ClientParams, name: str) -> _ScriptDriver:
+def driver_of(params: SqlParams, name: str) -> _ScriptDriver:
     """Return the driver; UsageError for the harness itself, which runs no scripts."""
     if name not in DRIVERS:
         raise UsageError(
@@ -240,8 +340,13 @@ def driver_of(params: ClientParams, name: str) -> _ScriptDriver:
     return DRIVERS[name](params)
 
 
+def loading_driver(params: SqlParams) -> _ScriptDriver:
+    """Return the driver that makes the tables of scripts without a folder."""
+    return (PgbenchDriver if params.of_pgbench else SysbenchDriver)(params)
+
+
 def measure(
-    params: ClientParams, session: Session, check_data: Callable[[], Iterable[Check]]
+    params: SqlParams, session: Session, check_data: Callable[[], Iterable[Check]]
 ) -> Outcome:
     """Offer the load, then check the data."""
     driver = driver_of(params, session.driver)
@@ -258,7 +363,7 @@ def measure(
         users=params.users,
         closed=params.rate is None,
         rates=list(rates_per_second(driven)),
-        checks=list(check_data()) or [unchecked],
+        checks=[*driver.verify(session, driven), *check_data()] or [unchecked],
         warnings=list(_failures(driven)),
         scripts={script.name: {"text": script.text} for script in driver.scripts()},
     )
@@ -292,17 +397,23 @@ def _version(program: Path) -> str:
     return words[0]
 
 
-def _tables(engine: Engine) -> dict[str, int]:
-    """Rows by table of the database that a script has filled; RunFailed for none."""
+def _table_names(engine: Engine) -> list[str]:
     schema = "current_schema()" if engine.sysbench_driver == "pgsql" else "schema()"
     with closing(engine.connect()) as connection:
         names = connection.execute(
             f"SELECT table_name FROM information_schema.tables WHERE table_schema = {schema}"
         ).rows
-        metrics = {
-            str(name): int(str(connection.execute(f"SELECT count(*) FROM {name}").rows[0][0]))
-            for (name,) in names
+    return [str(name) for (name,) in names]
+
+
+def _tables(engine: Engine) -> dict[str, int]:
+    """Rows by table of the database that a client has filled; RunFailed for none."""
+    names = _table_names(engine)
+    with closing(engine.connect()) as connection:
+        counts = {
+            name: int(str(connection.execute(f"SELECT count(*) FROM {name}").rows[0][0]))
+            for name in names
         }
-    if not metrics:
+    if not counts:
         raise RunFailed("prepare", "the script made no table", "give it a function prepare()")
-    return metrics
+    return counts

@@ -23,20 +23,26 @@ from harness.workloads.sql.folder import read_folder
 
 Text = TypeVar("Text")
 _USERS_PER_THREAD, _MOST_THREADS = 16, 8
-#: A file of the user's with its weight.
-_FILE = r"(?P<path>.+\.(?:sql|lua|pgbench))(?:@(?P<weight>\d{1,9}))?"
+#: Scripts that pgbench has by these names, for tables that it makes itself.
+BUILTIN = ("tpcb-like", "simple-update", "select-only")
+#: A file of the user's, or a script of pgbench's own, with its weight.
+_PATH = rf"(?P<builtin>{'|'.join(BUILTIN)})|.+\.(?:sql|lua|pgbench)"
+_FILE = rf"(?P<path>{_PATH})(?:@(?P<weight>\d{{1,9}}))?"
 _DIGEST = "[0-9a-f]{16}"
 
 
 @dataclass(frozen=True)
 class _Scripts(Texts):
     def parse(self, name: str, value: Any) -> tuple[str, ...]:
-        """Give each file its whole path and its weight."""
-        return tuple(
-            f"{Path(match['path']).absolute()}@{int(match['weight'] or 1)}" if match else word
-            for word in super().parse(name, value)
-            for match in [re.fullmatch(_FILE, word)]
-        )
+        """Give each file its whole path, and each but sysbench's bundled scripts its weight."""
+        parsed = []
+        for word in super().parse(name, value):
+            if match := re.fullmatch(_FILE, word):
+                path = match["builtin"] or Path(match["path"]).absolute()
+                parsed.append(f"{path}@{int(match['weight'] or 1)}")
+            else:
+                parsed.append(word)
+        return tuple(parsed)
 
 
 @dataclass(frozen=True)
@@ -59,15 +65,15 @@ class ClientParams(Parameters):
     script: Annotated[
         tuple[str, ...],
         _Scripts(
-            "FILE[@WEIGHT], or a bundled script of sysbench",
+            "FILE[@WEIGHT], or a bundled script of the driver",
             rf"[a-z][a-z0-9_]*|{_FILE}",
-            "neither a file with a weight nor a script of sysbench",
-            "write new_order.sql@10, my.lua or oltp_read_write",
+            "neither a file with a weight nor a bundled script",
+            f"write new_order.sql@10, my.lua, {', '.join(BUILTIN)} or oltp_read_write",
         ),
     ] = parameter(
         default_text="none",
         option=True,
-        help="Script of --driver pgbench (FILE@WEIGHT) or sysbench (its name, or FILE.lua).",
+        help="Script of --driver pgbench (FILE@WEIGHT, tpcb-like …) or sysbench (name, FILE.lua).",
         repeats=True,
         omit_unset=True,
     )
@@ -84,6 +90,13 @@ class ClientParams(Parameters):
         option=True,
         help="Variable of pgbench's scripts, or option of sysbench's: NAME=VALUE.",
         repeats=True,
+        omit_unset=True,
+    )
+    scale: Annotated[int, Meta(ge=1, le=1_000_000)] | None = parameter(
+        derive=lambda params: 1 if params.of_pgbench and not params.folder else None,
+        default_text="1; of a folder, the rows of pgbench_branches",
+        option=True,
+        help="Scale of the tables that pgbench makes (pgbench -i -s), and :scale of its scripts.",
         omit_unset=True,
     )
     users: Annotated[int, Meta(ge=1, le=10_000)] | None = parameter(
@@ -111,8 +124,8 @@ class ClientParams(Parameters):
         derive=lambda params: "3m" if params.script else None, default_text="3m", omit_unset=True
     )
     protocol: Literal["simple", "extended", "prepared"] | None = parameter(
-        derive=lambda params: "prepared" if params.script else None,
-        default_text="prepared",
+        derive=lambda params: params.client_protocol if params.script else None,
+        default_text="the client's: simple (pgbench), prepared (sysbench)",
         option=True,
         help="How statements are sent (pgbench -M).",
         omit_unset=True,
@@ -131,6 +144,16 @@ class ClientParams(Parameters):
         omit_unset=True,
     )
 
+    @property
+    def of_pgbench(self) -> bool:
+        """Whether the scripts are pgbench's own, or files in its language."""
+        return any(is_for_pgbench(argument) for argument in self.script or ())
+
+    @property
+    def client_protocol(self) -> Literal["simple", "prepared"]:
+        """How the client sends statements by default."""
+        return "simple" if self.of_pgbench else "prepared"
+
     def check_scripts(self) -> None:
         """UsageError for parameters that only scripts have, and for times that are not whole."""
         for name in ("ramp_up", "duration"):
@@ -141,7 +164,7 @@ class ClientParams(Parameters):
                 )
         if self.script:
             return
-        for name in ("users", "rate", "ramp_up", "duration", "max_tries", "define"):
+        for name in ("users", "rate", "ramp_up", "duration", "max_tries", "define", "scale"):
             if getattr(self, name):
                 raise UsageError(
                     f"{name} without a script",
@@ -157,6 +180,12 @@ class ClientParams(Parameters):
         )
 
 
+def is_for_pgbench(argument: str) -> bool:
+    """Return whether a script is one of pgbench's own, or a file in its language."""
+    path = argument.rpartition("@")[0]
+    return path in BUILTIN or path.endswith((".sql", ".pgbench"))
+
+
 def scripts(params: ClientParams) -> list[Script]:
     """Read the scripts; UsageError for one that cannot be read.
 
@@ -165,8 +194,8 @@ def scripts(params: ClientParams) -> list[Script]:
     chosen: list[Script] = []
     for argument in params.script or ():
         path, at, weight = argument.rpartition("@")
-        if not at:
-            chosen.append(Script(argument, ""))
+        if not at or path in BUILTIN:
+            chosen.append(Script(path or argument, "", int(weight) if at else 1))
             continue
         try:
             text = read_text(Path(path), None)

@@ -69,6 +69,11 @@ class Schema:
     fills: bool
     databases: frozenset[str]
 
+    @property
+    def plain_names(self) -> frozenset[str]:
+        """The tables' names without schema and quotes, in small letters."""
+        return frozenset(_last(table) for table in self.tables)
+
 
 def read_schema(folder: SqlFolder, engine: Engine) -> Schema:
     """Read ``tables.sql`` and the names of files; UsageError for what cannot be used."""

@@ -104,8 +104,6 @@ class Sql(Workload[SqlParams]):
         elif driver != NATIVE:
             raise UsageError(f"driver {driver}", "it runs scripts, none is named", "add --script")
         if not params.folder:
-            if driver != "sysbench":
-                raise UsageError(f"driver {driver}", "no folder has its data", "add --folder shop/")
             return
         folder = read_folder(Path(params.folder))
         if folder.content != params.content:
@@ -132,12 +130,12 @@ class Sql(Workload[SqlParams]):
     def data_key(self, params: SqlParams, driver: str) -> dict[str, Any]:
         """The content of ``tables.sql`` and ``load/``; the name is for `harness data list`."""
         if not params.folder:
-            return dict(clients.SysbenchDriver(params).key())
+            return dict(clients.loading_driver(params).key())
         return {"folder": Path(params.folder).name, "digest": params.data_digest}
 
     def estimate_bytes(self, params: SqlParams, engine_format: str) -> dict[Part, int]:
         if not params.folder:
-            return data.estimate_bytes(clients.SysbenchDriver(params).estimate_bytes())
+            return data.estimate_bytes(clients.loading_driver(params).estimate_bytes())
         return data.estimate_bytes(read_folder(Path(params.folder)).load_bytes)
 
     def source_bytes(self, params: SqlParams, engine_format: str) -> int:
@@ -156,7 +154,7 @@ class Sql(Workload[SqlParams]):
 
     def load(self, params: SqlParams, loading: Loading) -> dict[str, Any]:
         if not params.folder:
-            return clients.SysbenchDriver(params).load(loading)
+            return clients.loading_driver(params).load(loading)
         data.load(loading.source, loading.engine, loading.progress)
         return self.data_key(params, loading.driver)
 
