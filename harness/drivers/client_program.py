@@ -16,7 +16,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
 
@@ -136,11 +136,15 @@ STORED = Layout(lowest=1, highest=3_600_000_000_000, digits=3)
 
 @dataclass(frozen=True)
 class Script:
-    """A script of the user's, or a bundled one with an empty text; ``weight``: among all."""
+    """A script of the user's, or a bundled one with an empty text; ``weight``: among all.
+
+    ``files``: texts of other files that it reads, by their path from the script's folder.
+    """
 
     name: str
     text: str
     weight: int = 1
+    files: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -180,9 +184,9 @@ class Window:
 class ClientJob:
     """A client program in its private folder. ``environment``: without secrets in it.
 
-    ``files``: by name, private to the user that it runs as. ``secret``: never in a message.
-    ``reports``: matches the lines that come every second, and are in no message. ``fails``: a
-    line after which the program continues with fewer users.
+    ``files``: by path in the folder, private to the user that it runs as. ``secret``: never in a
+    message. ``reports``: matches the lines that come every second, and are in no message.
+    ``fails``: a line after which the program continues with fewer users.
     """
 
     what: str
@@ -197,6 +201,9 @@ class ClientJob:
 def working(clients: Clients, job: ClientJob) -> Iterator[Path]:
     """Make the private folder with the job's files; removed at the end."""
     with private_folder(clients, "client-") as folder:
+        for folders in sorted({parent for name in job.files for parent in Path(name).parents}):
+            if folders.name:
+                make_directory(folder / folders, clients.credentials)
         for name, text in job.files.items():
             write_text(folder / name, text, clients.credentials)
         yield folder

@@ -4,7 +4,9 @@
 
 At the checkpoint, the end of the ramp-up, it sets all that it reports back to zero, so that its
 summary is the window's. Its histogram has about forty intervals for each tenfold duration, so
-percentiles are within 2 %. It does not report when a transaction ended, but each second's rate.
+percentiles are within 2 %. It does not report when a transaction ended, but each second's rate. A
+script of the user's is run by a script of ours, without its report hooks: reports in another form
+could not be read.
 """
 
 from __future__ import annotations
@@ -27,16 +29,26 @@ from harness.drivers.client_program import (
     working,
 )
 from harness.drivers.result import SERIES_NS, DriverResult, Operation, WindowCallbacks
-from harness.errors import RunFailed
+from harness.errors import RunFailed, UsageError
 from harness.progress import Progress
 from harness.store.artifacts import SeriesPoint
 from harness.store.spec import JsonObject
+from harness.supervise.user_files import read_text
 from harness.workload import Clients
 
-CONFIG, LUA = "config", "script.lua"
+CONFIG, MAIN = "config", "tierbench.lua"
+#: Runs the user's script, whose reports would be in place of those that are read.
+_MAIN = """dofile("{file}")
+sysbench.hooks.report_intermediate = nil
+sysbench.hooks.report_cumulative = nil
+"""
+#: A file that a script reads: the last text of the argument, after the folder of the script.
+_READS = re.compile(
+    r"""\b(?P<call>require|dofile|loadfile)\s*\(?\s*(?:[\w.]+\s*\.\.\s*)?(["'])(?P<name>[^"'\n]+)\2"""
+)
 #: Options that are parameters of the harness, or connect.
 OWN_OPTIONS = re.compile(
-    r"(mysql|pgsql|db)-.*|config-file|threads|num-threads|time|max-time|events|max-requests|rate"
+    r"(mysql|pgsql|db)-(?!storage-engine|table-options|variant|schema).*|config-file|threads|num-threads|time|max-time|events|max-requests|rate"
     r"|tx-rate|report-.*|histogram|percentile|rand-seed|forced-shutdown|luajit-cmd|verbosity"
 )
 _BUCKET = re.compile(r"^\s*([\d.]+) \|\**\s+(\d+)$")
@@ -132,9 +144,11 @@ def _job(what: str, dialect: str, connection: JsonObject, script: Script) -> Cli
     for name, option in names.items():
         if connection.get(name) and not (dialect == "pgsql" and name == "socket"):
             lines.append(f"{dialect}-{option}={connection[name]}")
-    files = {CONFIG: "\n".join([*lines, ""])}
+    files: dict[str, str] = {}
     if script.text:
-        files[LUA] = script.text
+        file = _file(script)
+        files = {**script.files, file: script.text, MAIN: _MAIN.format(file=file)}
+    files[CONFIG] = "\n".join([*lines, ""])
     return ClientJob(
         what, files, {"PGOPTIONS": str(connection.get("options") or "")},
         str(connection["password"]), _REPORT,
@@ -145,8 +159,45 @@ def _argv(
     program: Path, script: Script, options: Mapping[str, str], command: str, *flags: str
 ) -> list[str]:
     given = [f"--{name}={value}" for name, value in options.items()]
-    file = f"./{LUA}" if script.text else script.name
+    file = f"./{MAIN}" if script.text else script.name
     return [str(program), f"--config-file={CONFIG}", *given, *flags, file, command]
+
+
+def _file(script: Script) -> str:
+    return re.sub(r"[^\w.-]", "_", f"{script.name}.lua")
+
+
+def files_of(script: Path, text: str) -> dict[str, str]:
+    """Texts of the files that a script reads by ``require`` and ``dofile``, and these in turn.
+
+    By their path from the script's folder. What is not there is sysbench's own, or Lua's.
+    UsageError for a file elsewhere.
+    """
+    files: dict[str, str] = {}
+    texts = [text]
+    while texts:
+        for match in _READS.finditer(texts.pop()):
+            name = match["name"]
+            if match["call"] == "require":
+                stem = name.replace(".", "/")
+                names = [f"{stem}.lua", f"{stem}/init.lua"]
+            else:
+                names = [name.removeprefix("./")]
+            if any(name.startswith("/") or ".." in Path(name).parts for name in names):
+                raise UsageError(
+                    f"script {script}",
+                    f"{match['call']} of {name}: the run would not have the file's text",
+                    "copy the file next to the script, and name it without a folder",
+                )
+            for name in names:
+                if name not in files and (script.parent / name).is_file():
+                    try:
+                        files[name] = read_text(script.parent / name, None)
+                    except OSError as error:
+                        context = error.strerror or str(error)
+                        raise UsageError(f"{script.parent / name}", context, "copy it") from error
+                    texts.append(files[name])
+    return files
 
 
 def read_summary(what: str, lines: Sequence[str], ramp_up_s: int) -> SysbenchSummary:

@@ -221,7 +221,9 @@ def test_sysbench_prepares_once_and_runs(name, started, clients):
     assert times.mean / 1e6 == pytest.approx(result.notes["own_latency_average_ms"], rel=0.2)
 
 
-@pytest.mark.parametrize("option", ["pgsql-host", "mysql_socket", "rand_seed", "db_driver"])
+@pytest.mark.parametrize(
+    "option", ["pgsql-host", "mysql_socket", "rand_seed", "db_driver", "report_csv"]
+)
 def test_sysbench_connects_where_the_harness_says(option):
     """It takes a hyphen and an underscore in an option's name for the same."""
     params = SqlParams.from_mapping({"script": ["oltp_read_only"], "define": [f"{option}=1"]})
@@ -238,6 +240,43 @@ def test_sysbench_runs_the_users_lua(accounts, clients, scripted):
     params = scripted({"mine.lua": (lua, 1)}, users=1)
     result = drive(SysbenchDriver(params), accounts, clients)
     assert result.operations["mine"].count > 0
+
+
+def test_a_script_has_the_files_that_it_reads_and_no_reports_of_its_own(
+    accounts, clients, scripted, tmp_path
+):
+    """Its hooks would print the window's rates in a form of their own, and no summary."""
+    (tmp_path / "lib").mkdir()
+    (tmp_path / "lib/bank.lua").write_text("dofile('./bank_common.lua')\n")
+    (tmp_path / "bank_common.lua").write_text(
+        "local ffi = require('ffi')\n"
+        "sysbench.cmdline.options = { account = {'Account', 1} }\n"
+        "function thread_init() con = sysbench.sql.driver():connect() end\n"
+    )
+    lua = (
+        "#!/usr/bin/env sysbench\nrequire 'lib.bank'\n"
+        "function event()\n"
+        "  local sql = 'UPDATE account SET balance = balance + 1 WHERE id = %d'\n"
+        "  con:query(sql:format(sysbench.opt.account))\n"
+        "end\n"
+        "function sysbench.hooks.report_intermediate(stat) print(stat.events) end\n"
+        "function sysbench.hooks.report_cumulative(stat) print(stat.events) end\n"
+    )
+    params = scripted({"bank.lua": (lua, 1)}, users=1, define=["account=2"], duration="2s")
+    result = drive(SysbenchDriver(params), accounts, clients)
+    assert sum(point.counts["bank"] for point in result.series) > 0
+    (script,) = SysbenchDriver(params).scripts()
+    assert {*script.files} == {"lib/bank.lua", "bank_common.lua"}
+    (tmp_path / "bank_common.lua").write_text("con = nil\n")
+    with pytest.raises(UsageError) as changed:
+        SysbenchDriver(params).check(accounts, {})
+    assert "new run" in changed.value.hint
+
+
+@pytest.mark.parametrize("call", ["dofile('/tmp/x.lua')", "dofile(path .. '../x.lua')"])
+def test_a_script_reads_no_file_elsewhere(scripted, call):
+    with pytest.raises(UsageError):
+        scripted({"mine.lua": (f"{call}\n", 1)})
 
 
 def test_a_window_has_the_transactions_that_ended_in_it(tmp_path):

@@ -365,7 +365,10 @@ def measure(
         rates=list(rates_per_second(driven)),
         checks=[*driver.verify(session, driven), *check_data()] or [unchecked],
         warnings=list(_failures(driven)),
-        scripts={script.name: {"text": script.text} for script in driver.scripts()},
+        scripts={
+            script.name: {"text": script.text, **({"files": script.files} if script.files else {})}
+            for script in driver.scripts()
+        },
     )
 
 

@@ -12,6 +12,7 @@ from typing import Annotated, Any, ClassVar, Literal, TypeVar
 from msgspec import Meta
 
 from harness.drivers.client_program import Script
+from harness.drivers.sysbench import files_of
 from harness.errors import UsageError, unknown
 from harness.store.spec import NATIVE
 from harness.supervise.user_files import read_text
@@ -201,16 +202,21 @@ def scripts(params: ClientParams) -> list[Script]:
             text = read_text(Path(path), None)
         except (OSError, UnicodeDecodeError) as error:
             raise UsageError(f"script {path}", str(error), "name a text file") from error
+        files = files_of(Path(path), text) if path.endswith(".lua") else {}
         stem = Path(path).stem
         taken = {script.name for script in chosen}
         name = stem if stem not in taken else f"{stem}-{len(chosen) + 1}"
-        chosen.append(Script(name, text or "\n", int(weight)))
+        chosen.append(Script(name, text or "\n", int(weight), files))
     return chosen
 
 
 def digest(scripts: list[Script]) -> str:
-    """Return a digest of the scripts' texts."""
-    texts = "\0".join(script.text for script in scripts)
+    """Return a digest of the scripts' texts, and of the files that they read."""
+    texts = "\0".join(
+        text
+        for script in scripts
+        for text in (script.text, *(part for file in sorted(script.files.items()) for part in file))
+    )
     return hashlib.blake2b(texts.encode(), digest_size=8).hexdigest()
 
 
