@@ -29,6 +29,11 @@ OFFICIAL: Mapping[str, str] = {
     "threads": "threadcount",
     "rate": "target",
 }
+#: Names of other clients for the same properties: YCSB-C's and YCSB-cpp's.
+_OTHER_NAMES: Mapping[str, str] = {
+    "field_len_dist": "fieldlengthdistribution",
+    "zero_padding": "zeropadding",
+}
 _KEY = re.compile(r"(?P<key>(?:\\.|[^\\=:\s])*)[ \t\f]*[=:]?[ \t\f]*(?P<value>.*)", re.DOTALL)
 _ESCAPE = re.compile(r"\\(u(?P<hex>[0-9A-Fa-f]{4})|(?P<bad>u)|(?P<plain>.))", re.DOTALL)
 _PLAIN: Mapping[str, str] = {"t": "\t", "n": "\n", "f": "\f", "r": "\r"}
@@ -58,6 +63,13 @@ _ONLY: Mapping[str, tuple[str | None, str]] = {
     "core_workload_insertion_retry_limit": ("0", "an insert that fails for good fails the run: 0"),
     "core_workload_insertion_retry_interval": ("3", "an insert is not tried again: 3"),
     "batch.size": ("1", "an operation has one record: 1"),
+    "deleteproportion": ("0", "no operation removes a record: 0"),
+    "overwriteproportion": (
+        "0",
+        "whole records are overwritten by updates: updateproportion with writeallfields=true",
+    ),
+    "zipfianconstant": ("0.99", "keys are drawn with the official client's constant: 0.99"),
+    "zipfian_const": ("0.99", "keys are drawn with the official client's constant: 0.99"),
     "fieldlengthhistogram": (None, "lengths are constant, uniform or zipfian"),
 }
 #: Flags of the official client; ours are read as YAML.
@@ -105,6 +117,7 @@ class PropertyReader:
         self._names: Mapping[str, str] = {
             **{name: name for name in declared},
             **{official: name for name, official in OFFICIAL.items()},
+            **_OTHER_NAMES,
         }
         self.params: dict[str, Any] = {}
         self.notes: list[str] = []
@@ -222,7 +235,7 @@ class PropertyReader:
             self.params[name] = CORE_CLASS
         elif name in _ONLY:
             only, why = _ONLY[name]
-            if value != only:
+            if value != only and not _equal(value, only):
                 raise _refused(where, name, value, why)
         elif name in _NO_MATTER or name.startswith(_NO_MATTER_GROUPS):
             return _NO_MATTER.get(name, "latencies are kept as histograms")
@@ -237,6 +250,12 @@ class PropertyReader:
         else:
             return "it is not a property of the core workload"
         return None
+
+
+def _equal(text: str, only: str | None) -> bool:
+    """Return whether two texts are the same number."""
+    number, other = _NUMBER.fullmatch(text), _NUMBER.fullmatch(only or "")
+    return number is not None and other is not None and float(number[1]) == float(other[1])
 
 
 def _number(where: str, name: str, text: str, *, whole: bool) -> int | float:

@@ -175,6 +175,10 @@ def test_the_syntax(written, text, pairs):
         ("workload=site.ycsb.workloads.TimeSeriesWorkload", "only the CoreWorkload"),
         ("table=other", "usertable"),
         ("fieldnameprefix=f", "fields have this prefix"),
+        ("deleteproportion=0.1", "deleteproportion"),
+        ("overwriteproportion=0.1", "writeallfields"),
+        ("zipfianconstant=0.9", "0.99"),
+        ("zipfian_const=0.9", "0.99"),
         ("fieldlengthhistogram=hist.txt", "constant, uniform or zipfian"),
         ("core_workload_insertion_retry_limit=3", "fails the run"),
         ("a=\\u00g0", "four hex digits"),
@@ -185,6 +189,17 @@ def test_what_would_change_the_numbers_is_refused(written, text, words):
         YcsbParams.from_text({}, [written(text)])
     assert words in " ".join((error.value.problem, error.value.context, error.value.hint))
     assert "workload" in error.value.problem
+
+
+def test_properties_of_other_clients_are_taken_where_they_mean_the_same(written):
+    text = (
+        "deleteproportion=0\noverwriteproportion=0.0\nzipfianconstant=.99\nfield_len_dist=uniform"
+    )
+    values, notes = YcsbParams.from_text({}, [written(text)])
+    assert values == {"workload": "CoreWorkload", "fieldlengthdistribution": "uniform"}
+    assert not notes
+    with pytest.raises(UsageError):
+        YcsbParams.from_mapping({**values, "fieldlengthdistribution": "up2x"})
 
 
 def test_values_mean_what_they_mean_to_the_client(written):
