@@ -15,6 +15,7 @@ DSN: they cannot be placed, and say so. An engine overrides what it can do; each
 
 from __future__ import annotations
 
+import os
 import re
 import zlib
 from abc import ABC, abstractmethod
@@ -26,7 +27,7 @@ from pathlib import Path
 from typing import ClassVar, Literal
 
 from harness.errors import UsageError
-from harness.experiment.placement import Part
+from harness.experiment.placement import Part, Relation, RelationKind
 from harness.host.listen_address import Address
 from harness.progress import Progress
 from harness.query_plan import ExecutedPlan
@@ -96,14 +97,33 @@ class DataDirectories:
 
     Parts on the same tier have different directories. They are empty at
     ``initialise`` and ``restore``, belong to the user the engine runs as, and are
-    removed by the runner, not by the engine.
+    removed by the runner, not by the engine. ``relations``: those whose files are in the
+    directory of the part ``relations``, after ``restore``.
     """
 
     directories: Mapping[Part, Path]
     memory: MemoryPolicy | None = None
+    relations: tuple[Relation, ...] = ()
 
     def __getitem__(self, part: Part) -> Path:
         return self.directories[part]
+
+
+@dataclass(frozen=True)
+class StoredRelation:
+    """A table or index of the database, with its files; ``table``: of an index, the table's name.
+
+    ``files``: which no other relation has, with what Linux says of each.
+    """
+
+    relation: Relation
+    table: str
+    files: Mapping[Path, os.stat_result]
+
+    @property
+    def size_bytes(self) -> int:
+        """Size of all files."""
+        return sum(facts.st_size for facts in self.files.values())
 
 
 @dataclass(frozen=True)
@@ -305,6 +325,10 @@ class Engine(ABC):
 
     def files(self) -> Sequence[Path]:
         """Return the files and directories with its data, which a cold start evicts."""
+        return []
+
+    def relations(self) -> Sequence[StoredRelation]:
+        """Return the user's tables and indexes in the running engine; none if not known."""
         return []
 
     def clear_caches(self) -> tuple[int, int]:
@@ -543,15 +567,15 @@ class EngineFactory:
 
     ``options``: option names the spec's ``engine_options`` may carry, with a line of help each.
     ``workloads``: those that it brings SQL or calls for. ``placeable``: parts of an engine that
-    the harness starts; ``not_placeable``: why others cannot be placed. ``installation``: what
-    would run; UsageError if there is none. ``path_separators``: characters that its settings
-    cannot have in a path. ``settings_of_file``: settings of the file of the engine's own form that
-    an engine option names, over the tuning profile's and under the command line's; UsageError names
-    file and line. ``note``: what its user should know before a run. ``external`` and
-    ``external_version``: of an engine with the option ``external_option``, which names an external
-    server; UsageError if the server does not answer. ``clears_caches``: it does of an external
-    server, so that queries can be cold. ``untested``: written without one to try it
-    on, so that runs warn until it is verified.
+    the harness starts; ``not_placeable``: why others cannot be placed. ``relation_kinds``: what can
+    be placed by name. ``installation``: what would run; UsageError if there is none.
+    ``path_separators``: characters that its settings cannot have in a path. ``settings_of_file``:
+    settings of the file of the engine's own form that an engine option names, over the tuning
+    profile's and under the command line's; UsageError names file and line. ``note``: what its user
+    should know before a run. ``external`` and ``external_version``: of an engine with the option
+    ``external_option``, which names an external server; UsageError if the server does not answer.
+    ``clears_caches``: it does of an external server, so that queries can be cold. ``untested``:
+    written without one to try it on, so that runs warn until it is verified.
     """
 
     name: str
@@ -563,6 +587,7 @@ class EngineFactory:
     make: Callable[[EngineContext], Engine]
     installation: Callable[[EngineOptions, Path], EngineVersion]
     not_placeable: Mapping[Part, str] = field(default_factory=dict)
+    relation_kinds: Collection[RelationKind] = ()
     path_separators: str = ""
     settings_of_file: Callable[[EngineOptions, Path], FileSettings] = lambda *_: FileSettings()
     note: str = ""

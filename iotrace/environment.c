@@ -12,7 +12,7 @@
 
 struct header *page;
 
-static const char *const part_names[OTHER] = {"data", "wal", "temp", "index"};
+static const char *const part_names[OTHER] = {"data", "wal", "temp", "index", "relations"};
 
 struct place {
   enum part part;

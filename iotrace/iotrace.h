@@ -41,6 +41,7 @@ static inline void *in_page(uint64_t at) { return (char *)page + at; }
 static inline struct models *models_of_page(void) { return in_page(PAGE_HEADER_BYTES); }
 static inline struct head *heads_of_page(void) { return in_page(HEADS_AT); }
 static inline struct detail *details_of_page(void) { return in_page(DETAILS_AT); }
+static inline struct files *files_of_page(void) { return in_page(FILES_AT); }
 static inline uint32_t *index_of_page(void) { return in_page(INDEX_AT); }
 static inline struct chunk *chunks_of_page(void) { return in_page(CHUNKS_AT); }
 enum part part_of_path(const char *path, uint64_t device);

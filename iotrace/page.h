@@ -4,6 +4,7 @@
 //   models   64 KiB: devices that are modelled, and the state of their queues
 //   heads    one per slot: whose it is, and a cell of counters per role × part × operation
 //   details  one per slot: histograms and size classes per role × traced part × operation
+//   files    counters of each file, by a hash of its device and inode
 //   index    chunks of the modelled page cache by hash
 //   chunks   pages of files in the modelled page cache
 //
@@ -15,13 +16,13 @@
 #include <stdint.h>
 
 #define PAGE_MAGIC 0x31435254424f4954ULL // "TIOBTRC1"
-#define PAGE_VERSION 18
+#define PAGE_VERSION 19
 #define PAGE_SLOTS 1024
 #define PAGE_NAME 16
 
 enum role { FOREGROUND, BACKGROUND, ROLES };
-// OTHER: files, pipes and sockets outside of all parts; only calls and bytes are counted.
-enum part { DATA, WAL, TEMP, INDEX, OTHER, PARTS };
+// RELATIONS: tables and indexes that are placed one by one. OTHER: files, pipes and sockets outside of all parts; only calls and bytes are counted.
+enum part { DATA, WAL, TEMP, INDEX, RELATIONS, OTHER, PARTS };
 enum operation { READ, WRITE, SYNC, OPERATIONS };
 
 struct delay {
@@ -46,10 +47,10 @@ struct header {
   uint64_t page_bytes;
   uint64_t lost_calls; // of threads that found no slot
   struct mapped mapped[PARTS];
-  uint64_t unused[11];
+  uint64_t unused[8];
   struct delay delay[ROLES][OTHER][OPERATIONS]; // read at each call
 };
-_Static_assert(sizeof(struct header) == 256 + 384, "the reader knows this layout");
+_Static_assert(sizeof(struct header) == 256 + 480, "the reader knows this layout");
 
 // Modelled devices ---------------------------------------------------------------
 //
@@ -216,12 +217,34 @@ struct detail {
   struct distribution distributions[ROLES][OTHER][OPERATIONS];
 };
 
+// Counters of one file, added up by several threads: those of a shard are seldom at work at once.
+#define FILES 4096
+#define FILE_SHARDS 8
+
+struct file_cell {
+  uint64_t calls; // not failed; submitted ones too, of which neither ns
+  uint64_t bytes;
+  uint64_t ns; // as the engine saw it, with delays
+};
+
+struct file_counters {
+  struct file_cell cells[FILE_SHARDS][ROLES][OPERATIONS];
+  uint64_t unused[6]; // ends with a line of the processors' caches
+};
+
+struct files {
+  uint64_t keys[FILES]; // hash of device and inode; 0: free
+  struct file_counters counters[FILES];
+};
+
 #define PAGE_HEADER_BYTES 4096
 #define HEADS_AT (PAGE_HEADER_BYTES + MODEL_BYTES)
 #define DETAILS_AT (HEADS_AT + PAGE_SLOTS * (uint64_t)sizeof(struct head))
-#define INDEX_AT (DETAILS_AT + PAGE_SLOTS * (uint64_t)sizeof(struct detail))
+#define FILES_AT (DETAILS_AT + PAGE_SLOTS * (uint64_t)sizeof(struct detail))
+#define INDEX_AT (FILES_AT + (uint64_t)sizeof(struct files))
 #define CHUNKS_AT (INDEX_AT + INDEX_SLOTS * sizeof(uint32_t))
 #define PAGE_BYTES (CHUNKS_AT + CHUNKS * (uint64_t)sizeof(struct chunk))
 
-_Static_assert(sizeof(struct head) == 64 + 30 * 168, "the reader knows this layout");
-_Static_assert(sizeof(struct detail) == 24 * (3 * 3072 + 16) * 8, "the reader knows this layout");
+_Static_assert(sizeof(struct head) == 64 + 36 * 168, "the reader knows this layout");
+_Static_assert(sizeof(struct detail) == 30 * (3 * 3072 + 16) * 8, "the reader knows this layout");
+_Static_assert(sizeof(struct file_counters) == 48 + 48 * 24, "the reader knows this layout");

@@ -21,6 +21,7 @@
 #define LATE_NS 2000
 #define MOST_OVERDUE_NS 100000000ULL
 #define PROBED_OF 16
+#define FILE_PROBES 64
 // After so much processor time of its own, a thread's call finds nothing of the kernel's in the
 // processor's caches: 4 MiB are written to in less.
 #define WORK_NS 300000
@@ -277,6 +278,35 @@ static uint64_t wait_for_device(struct thread *thread, struct cell *cell, const 
   return end;
 }
 
+// The counters of a file; NULL where it is unknown, or the table is full.
+static struct file_counters *counters_of(uint64_t identity) {
+  struct files *files = files_of_page();
+  for (uint64_t i = 0; identity != 0 && i < FILE_PROBES; i++) {
+    uint64_t at = ((identity >> 32) + i) % FILES;
+    uint64_t key = __atomic_load_n(&files->keys[at], __ATOMIC_RELAXED);
+    if (key == 0 && __atomic_compare_exchange_n(&files->keys[at], &key, identity, false,
+                                                __ATOMIC_RELAXED, __ATOMIC_RELAXED)) {
+      key = identity;
+    }
+    if (key == identity) {
+      return &files->counters[at];
+    }
+  }
+  return NULL;
+}
+
+static void count_file(const struct thread *thread, int descriptor, enum operation operation,
+                       uint64_t bytes, uint64_t ns) {
+  struct file_counters *file = counters_of(identity_of(descriptor));
+  if (file != NULL) {
+    uint64_t shard = (uint64_t)(thread->head - heads_of_page()) % FILE_SHARDS;
+    struct file_cell *cell = &file->cells[shard][thread->role][operation];
+    add_shared(&cell->calls, 1);
+    add_shared(&cell->bytes, bytes);
+    add_shared(&cell->ns, ns);
+  }
+}
+
 bool probes(struct call *call) {
   if (!call->counted || call->file.part == OTHER || call->file.direct ||
       models_of_page()->device_of[call->file.part] != 0) {
@@ -330,6 +360,8 @@ ssize_t end_call(const struct call *call, enum operation operation, off_t offset
     add(&cell->timed, 1);
     add(&detail->distributions[thread->role][part][operation].durations[counter_of(ns + delay)],
         1);
+    count_file(thread, call->descriptor, operation, operation == SYNC ? 0 : (uint64_t)result,
+               ns + delay);
   }
   errno = error;
   return result;
@@ -356,6 +388,9 @@ void count_submitted(const struct file *file, int descriptor, enum operation ope
     add(&cell->queued, queued);
   }
   count_access(thread, cell, &call, operation, offset, bytes);
+  if (file->part != OTHER) {
+    count_file(thread, descriptor, operation, bytes, 0);
+  }
 }
 
 void count_completed(enum role role, enum part part, enum operation operation, uint64_t start_ns,

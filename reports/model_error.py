@@ -139,7 +139,8 @@ def _device_times(score: Score, parts: Sequence[str]) -> list[float]:
 
 def _modelled_parts(run: StoredRun) -> tuple[Part, ...]:
     tiers, placement = {tier for tier, _ in modelled_tiers(run)}, run.spec.placement
-    return tuple(part for part in DIRECTORY_PARTS if placement and placement.tier_of(part) in tiers)
+    every = placement.directory_parts if placement else ()
+    return tuple(part for part in every if placement and placement.tier_of(part) in tiers)
 
 
 def _device_share(runs: Sequence[StoredRun], parts: Sequence[Part]) -> float:

@@ -26,7 +26,6 @@ from typing import Annotated
 from msgspec import Meta
 
 from harness.errors import UsageError
-from harness.experiment.placement import DIRECTORY_PARTS
 from harness.metrics import standing_for
 from harness.sequences import grouped
 from harness.store.runs import StoredRun
@@ -398,7 +397,7 @@ def capacity(
     # Bytes by tier and part.
     used = {
         (tier, part): float(sizes.get(part, 0))
-        for part in DIRECTORY_PARTS
+        for part in placement.directory_parts
         if (tier := placement.tier_of(part))
     }
     proportions: Mapping[str, float] = {}

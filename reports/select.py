@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 
 from harness.errors import UsageError, nearest
-from harness.experiment.placement import PARTS
+from harness.experiment.placement import starts_part
 from harness.paper.pair_query import Having, meets
 from harness.store.run_row import KEYS
 from harness.store.run_store import Store
@@ -136,7 +136,7 @@ def _pairs(text: str, facts: Collection[str]) -> dict[str, str]:
     pairs: dict[str, str] = {}
     for item in text.split(","):
         key, separator, value = (piece.strip() for piece in item.partition("="))
-        if separator and key in PARTS and "placement" in pairs:
+        if separator and starts_part(key) and "placement" in pairs:
             pairs["placement"] += f",{item.strip()}"
             continue
         key = key if key in KEYS else fact_named(key, facts)

@@ -41,7 +41,8 @@ def unused_parts(a: Sequence[StoredRun], b: Sequence[StoredRun]) -> UnusedParts:
     first, second = a[0].spec.placement, b[0].spec.placement
     if first is None or second is None or first.memory != second.memory:
         return UnusedParts()
-    moved = [part for part in DIRECTORY_PARTS if first.tier_of(part) != second.tier_of(part)]
+    parts = dict.fromkeys((*first.directory_parts, *second.directory_parts))
+    moved = [part for part in parts if first.tier_of(part) != second.tier_of(part)]
     idle = [part for part in moved if all(_is_idle(run, part) for run in (*a, *b))]
     if moved and idle == moved:
         return UnusedParts(tuple(idle), every=True)

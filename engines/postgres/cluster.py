@@ -6,8 +6,10 @@ Layout, the same for every placement, so that only the devices differ::
     <wal>/pg_wal       the write-ahead log
     <index>/tblspc     tablespace harness_index: indexes
     <temp>/tblspc      tablespace harness_temp: sorts and hashes that spill
+    <relations>/tblspc tablespace harness_relations: tables and indexes that a placement names
 
 A dataset contains the same four directories as ``pgdata``, ``pg_wal``, ``index`` and ``temp``.
+The tablespace of single relations is made after each restore that needs it, and no dataset has it.
 To move a stopped cluster, it is enough to rewrite its links: since PostgreSQL 9.2, the link *is*
 the tablespace's location.
 """
@@ -40,6 +42,7 @@ DATABASE = "harness"
 MAINTENANCE_DATABASE = "postgres"
 INDEX_TABLESPACE = "harness_index"
 TEMP_TABLESPACE = "harness_temp"
+RELATIONS_TABLESPACE = "harness_relations"
 _TABLESPACES: Mapping[Part, str] = {"index": INDEX_TABLESPACE, "temp": TEMP_TABLESPACE}
 _LOCATION_FILE = "harness_tablespaces"
 _SCRAM_ITERATIONS = 4096
@@ -83,9 +86,13 @@ class Cluster(DataFolders[Installation]):
         self.data = directories["data"] / "pgdata"
         self.wal = directories["wal"] / "pg_wal"
         self.tablespaces = {part: directories[part] / "tblspc" for part in _TABLESPACES}
+        #: By part, the tablespaces of this run alone.
+        self._added: dict[Part, Path] = {}
+        if directories.relations:
+            self._added = {"relations": directories["relations"] / "tblspc"}
 
     def directories(self) -> list[Path]:
-        return [self.data, self.wal, *self.tablespaces.values()]
+        return [self.data, self.wal, *self.tablespaces.values(), *self._added.values()]
 
     def create(self, initdb_options: Sequence[str], password: str) -> None:
         """Run initdb; make tablespaces, database and the password of the harness's role."""
@@ -131,12 +138,20 @@ class Cluster(DataFolders[Installation]):
             oid = (dataset / f"{_LOCATION_FILE}.{part}").read_text().strip()
             self._link(self.data / "pg_tblspc" / oid, folder)
         self.assert_clean(f"restore {dataset}")
-        self._single_user(f"ALTER ROLE {ROLE} PASSWORD '{scram_verifier(password)}'")
+        for folder in self._added.values():
+            make_directory(folder, self._user)
+        self._single_user(
+            f"ALTER ROLE {ROLE} PASSWORD '{scram_verifier(password)}'",
+            *(
+                f"CREATE TABLESPACE {RELATIONS_TABLESPACE} LOCATION '{_quoted(folder)}'"
+                for folder in self._added.values()
+            ),
+        )
 
     def verify_locations(self) -> None:
         """RunFailed unless every part is in its directory (links resolved)."""
         links = {"wal": self.data / "pg_wal", **self._links()}
-        expected = {"wal": self.wal, **self.tablespaces}
+        expected = {"wal": self.wal, **self.tablespaces, **self._added}
         for part, link in links.items():
             with acting_as(self._user):
                 target, directory = link.resolve(), expected[part].resolve()
@@ -161,7 +176,8 @@ class Cluster(DataFolders[Installation]):
     def _links(self) -> dict[Part, Path]:
         """The tablespace links of the data directory, by part."""
         with acting_as(self._user):
-            parts = {folder.resolve(): part for part, folder in self.tablespaces.items()}
+            folders = {**self.tablespaces, **self._added}
+            parts = {folder.resolve(): part for part, folder in folders.items()}
             links = {link: link.resolve() for link in (self.data / "pg_tblspc").iterdir()}
         return {parts[target]: link for link, target in links.items() if target in parts}
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import secrets
 import signal
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -45,17 +45,19 @@ from engines.postgres.configuration import (
 )
 from engines.postgres.connection import connecting, open_connection
 from engines.postgres.installation import Installation, choose
-from engines.postgres.load import Loader
+from engines.postgres.load import Loader, loading_settings
+from engines.postgres.relations import move_relations, stored_relations
 from engines.postgres.sql import NATIVE_OPTIONS, NO_ERRORS_LOGGED, SqlOnPostgres
 from harness.engine import (
     DataDirectories,
     EngineContext,
     EngineFactory,
     EngineOptions,
+    StoredRelation,
     Tunnel,
 )
 from harness.errors import UsageError
-from harness.experiment.placement import PARTS, Part
+from harness.experiment.placement import PARTS, RELATION_KINDS, Part
 from harness.store.spec import JsonObject
 from harness.supervise.segments import remove_segment
 from harness.supervise.user_files import acting_as, read_text
@@ -136,9 +138,21 @@ class ManagedPostgres(SqlOnPostgres, ManagedServer[Installation, Cluster]):
         self._use(directories).create(self._initdb_options, self._password)
 
     def restore(self, dataset: Path, directories: DataDirectories) -> None:
-        """Copy ``dataset`` and link its parts."""
+        """Copy ``dataset`` and link its parts; move relations that are placed by name."""
         self._loading = False
         self._use(directories).restore(dataset, self._password)
+        if directories.relations:
+            self._loading = True  # without clients on other hosts
+            self._start({**loading_settings(self.threads, self.memory_bytes)})
+            with self._open() as connection:
+                move_relations(connection, directories.relations)
+            self.stop()
+            self._cluster.make_durable()
+            self._loading = False
+
+    def relations(self) -> Sequence[StoredRelation]:
+        with self._open() as connection:
+            return stored_relations(connection, self._cluster.data, self._user)
 
     def _open(self) -> psycopg.Connection[Any]:
         return self._open_database(DATABASE)
@@ -317,6 +331,7 @@ ENGINE = EngineFactory(
     },
     workloads=(*workloads_in(ManagedPostgres.sql_folder), "sql"),
     placeable=ManagedPostgres.supported_parts,
+    relation_kinds=RELATION_KINDS,
     make=ManagedPostgres,
     external=external.ExternalPostgres,
     installation=choose,

@@ -6,13 +6,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from harness.engine import Engine, MemoryPolicy
+from harness.engine import DataDirectories, Engine, MemoryPolicy, StoredRelation
+from harness.experiment.placement import Relation
 from harness.host.cgroup import MemoryCap
 from harness.host.cpu_quota import cpu_quotas
 from harness.host.process_maps import async_io, charged_to_groups, hugetlb_bytes, sync_overrides
 from harness.iotrace.page import LIBRARY
+from harness.sequences import grouped
 from harness.store.result import Check, CheckStatus
 from harness.supervise.process import process_identity
+from harness.supervise.user_files import Credentials, acting_as
 from harness.tiers.linux.kernel import LIVE, Kernel
 from harness.tiers.linux.numa import GroupMemory, Node, NodeResidency
 from harness.tiers.memory_policy import room_left
@@ -129,6 +132,32 @@ def _memory_status(policy: MemoryPolicy, shares: dict[int, float]) -> CheckStatu
         near = min(min(share, due) / max(share, due) for share, due in pairs)
         return "passed" if near >= _EVEN else "unknown" if near > _UNEVEN else "failed"
     return "passed" if bound else "failed"
+
+
+def relations_check(
+    places: DataDirectories, stored: Sequence[StoredRelation], user: Credentials | None
+) -> Check:
+    """Check that the files of each placed relation are on the device of its directory."""
+    name, folder = "relations-placed", places["relations"]
+    by_relation = grouped((each.relation, each) for each in stored if each.files)
+    by_table = grouped((Relation("table", each.table), each) for each in stored if each.files)
+    elsewhere, moved_bytes = [], 0
+    with acting_as(user):
+        place, device = folder.resolve(), folder.stat().st_dev
+        for relation in places.relations:
+            # Of a partitioned table, its partitions.
+            tables = [each for each in by_table.get(relation, ()) if each.relation.kind == "table"]
+            of_it = by_relation.get(relation) or tables
+            if not of_it:
+                return Check(name, "unknown", f"{relation}: the engine names no files")
+            for file, facts in (item for each in of_it for item in each.files.items()):
+                moved_bytes += facts.st_size
+                if facts.st_dev != device or not file.resolve().is_relative_to(place):
+                    elsewhere.append(f"{relation}: {file}")
+    if elsewhere:
+        return Check(name, "failed", f"not below {folder}: {'; '.join(elsewhere[:3])}")
+    named = ", ".join(map(str, places.relations))
+    return Check(name, "passed", f"{named}: {format_bytes(moved_bytes)} below {folder}")
 
 
 def outside_cap(cap: MemoryCap, engine: Engine) -> str:

@@ -24,13 +24,14 @@ from harness.execution.engine_state import (
     demotion_check,
     memory_check,
     outside_cap,
+    relations_check,
     unused_memory,
 )
 from harness.execution.environment import KEEP_AWAY, Environment, work_directory
 from harness.execution.memory_policy import in_force, policy_facts
 from harness.execution.observing import second_execution
 from harness.execution.run import Run, limit_not_enforced
-from harness.experiment.placement import DIRECTORY_PARTS, Part
+from harness.experiment.placement import Part
 from harness.host.cgroup import MemoryCap, capped_starter, memory_cap
 from harness.host.footprint import own_memory_bytes
 from harness.host.processors import format_cpus
@@ -64,7 +65,7 @@ from harness.warnings import RunWarning
 from harness.workload import Session
 
 #: Where tables and indexes are.
-_HOLDING: tuple[Part, ...] = ("data", "index")
+_HOLDING: tuple[Part, ...] = ("data", "index", "relations")
 #: Below it, a server may fail to write a file, however much it needs for the data.
 _FULL_BYTES = MIB
 _EXTERNAL = RunWarning(
@@ -226,6 +227,7 @@ class _EngineAtWork:
     def conclude(self) -> None:
         """Record what the measured phase has left."""
         resolved, record, session, engine = self.resolved, self.record, self.session, self.engine
+        env = self.env
         if session.placement_checks is None:
             session.measured()
         if self.memory is not None:
@@ -243,6 +245,11 @@ class _EngineAtWork:
             record.warnings += [*session.timed_io.warnings(), *session.timed_io.check(plants)]
             record.warnings += session.timed_io.check_models(resolved.models)
             record.artifacts["io-operations"] = session.timed_io.operations()
+        relations = engine.relations() if self.places is not None else []
+        if self.places is not None and self.places.relations:
+            record.checks.append(relations_check(self.places, relations, env.credentials))
+        if relations and session.timed_io is not None:
+            record.artifacts["io-relations"] = session.timed_io.of_relations(relations)
         if engine.inside_client:  # its configuration is known when it has run
             self.record_config(engine.effective_config())
         if self.places is not None:
@@ -276,13 +283,15 @@ class _EngineAtWork:
         record.dataset = dataset.identity
         record.restore_method = "copy"
         session.source = existing_source(resolved, env)
+        placement = resolved.spec.placement
+        assert placement is not None
         directories = {
             part: self.stack.enter_context(
                 env.directory(work_directory(resolved.tiers[part], record.run_id, part))
             )
-            for part in DIRECTORY_PARTS
+            for part in placement.directory_parts
         }
-        places = self.places = DataDirectories(directories, self.memory)
+        places = self.places = DataDirectories(directories, self.memory, placement.placed_relations)
         # A server that still writes would get in the way of removing its directories.
         self.stack.callback(self.engine.kill)
         env.progress.note("restoring the dataset")
@@ -291,7 +300,7 @@ class _EngineAtWork:
         self._trace_io(places)
         record.part_bytes = part_bytes(places, env.credentials)
         record.data_bytes = data_bytes(record.part_bytes)
-        session.apart = [places[part] for part in DIRECTORY_PARTS if part not in _HOLDING]
+        session.apart = [places[part] for part in directories if part not in _HOLDING]
         session.modelled = [places[part] for part in self.resolved.models]
         # The copies just made are in the page cache, charged to the harness: warm runs
         # under a memory limit would read from there what the limit should not hold.
@@ -306,7 +315,7 @@ class _EngineAtWork:
         trace, engine = self.trace, self.engine
         if trace is not None and engine.traced:
             trace.background = engine.background_threads
-            parts = [part for part in DIRECTORY_PARTS if part in engine.supported_parts]
+            parts = [p for p in places.directories if p in (*engine.supported_parts, "relations")]
             trace.directories = {part: places[part] for part in parts}
             self.session.timed_io = TimedIo(trace, engine.processes, self._model_devices)
             self._model_devices([])
@@ -356,12 +365,12 @@ def _io_trace(resolved: EngineRun, env: Environment, stack: ExitStack) -> IoTrac
 
 def part_bytes(places: DataDirectories, user: Credentials | None) -> dict[Part, int]:
     """Size of each part's files."""
-    return {part: regular_bytes(places[part], user) for part in DIRECTORY_PARTS}
+    return {part: regular_bytes(folder, user) for part, folder in places.directories.items()}
 
 
 def data_bytes(parts: Mapping[Part, int]) -> int:
     """Size of tables and indexes. A redo log is as large as it is set to be, whatever is in it."""
-    return sum(parts[part] for part in _HOLDING)
+    return sum(parts.get(part, 0) for part in _HOLDING)
 
 
 def _page_cached(resolved: EngineRun) -> bool:

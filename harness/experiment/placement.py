@@ -5,6 +5,9 @@
 confused. Unnamed ``index`` and ``temp`` follow ``data``; an unnamed ``wal``
 follows ``data`` too; an unnamed ``memory`` is the default policy.
 
+Single relations go to one other tier, after the parts, if the engine can place them:
+``data=ssd,table:stock=pmem,index:stock_pkey=pmem``. Together they are the part ``relations``.
+
 ``memory`` is a tier (with its policy in the host file), ``policy:tier[=weight],…``, or the nodes
 of a socket: ``memory=cxl``, ``memory=weighted:dram=3,cxl=1``, ``memory=socket:0``. A list of
 tiers ends where a part begins: no tier of a list has a part's name.
@@ -25,15 +28,21 @@ from harness.host.processors import OF_DATA
 from harness.structs import Misfit, Struct, whole
 from harness.tiers.linux.model import TIER_NAME, Policy
 
-Part = Literal["data", "wal", "temp", "index", "memory"]
-PARTS: tuple[Part, ...] = get_args(Part)
+Part = Literal["data", "wal", "temp", "index", "memory", "relations"]
+PARTS: tuple[Part, ...] = ("data", "wal", "temp", "index", "memory")
 DIRECTORY_PARTS: tuple[Part, ...] = ("data", "wal", "temp", "index")
+RelationKind = Literal["table", "index"]
+RELATION_KINDS: tuple[RelationKind, ...] = get_args(RelationKind)
 
 #: The name of a tier in documents.
 TierName = Annotated[str, whole("[a-z][a-z0-9_]*", "a tier's name: small letters, digits and _")]
 _BOTH = re.compile(r"^([a-z][a-z0-9_]*)-both$")
 _SPLIT = re.compile(r"^([a-z][a-z0-9_]*)-data-([a-z][a-z0-9_]*)-wal$")
-_HELP = "write ssd-both, ssd-data-pmem-wal, or data=ssd,wal=pmem[,temp=…,index=…,memory=…]"
+_HELP = (
+    "write ssd-both, ssd-data-pmem-wal, or data=ssd,wal=pmem[,temp=…,index=…,memory=…]"
+    "[,table:NAME=…,index:NAME=…]"
+)
+_RELATION = re.compile(r"(table|index):([^\W\d][\w$]*(?:\.[^\W\d][\w$]*)?)")
 POLICIES: tuple[Policy, ...] = get_args(Policy)
 #: Nodes by the processors near them, written as processors are (harness.host.processors).
 _NODES = re.compile(r"(?:socket|node):\d{1,4}")
@@ -70,6 +79,21 @@ class MemoryPlace:
     nodes: str = ""
 
 
+@dataclass(frozen=True, order=True)
+class Relation:
+    """A table or an index, by its name in the database; of another schema than the usual with it.
+
+    A table is without its indexes where these have files of their own.
+    """
+
+    kind: RelationKind
+    name: str
+
+    def __str__(self) -> str:
+        """As in a placement."""
+        return f"{self.kind}:{self.name}"
+
+
 class Placement(Struct, frozen=True, dict=True):
     """Tier name of every part; ``memory`` as written, None for the default policy."""
 
@@ -98,9 +122,24 @@ class Placement(Struct, frozen=True, dict=True):
         return frozenset(_parts(self.name))
 
     def tier_of(self, part: Part) -> str | None:
-        """The tier that holds ``part``, None where the default policy holds."""
+        """The tier that holds ``part``, None where the default policy holds, or of no relations."""
         tier: str | None = getattr(self, part)
         return tier
+
+    @property
+    def relations(self) -> str | None:
+        """The tier of the relations that are placed by name; None where there are none."""
+        return next(iter(_relations(self.name).values()), None)
+
+    @property
+    def placed_relations(self) -> tuple[Relation, ...]:
+        """Relations that are placed by name, in their order."""
+        return tuple(_relations(self.name))
+
+    @property
+    def directory_parts(self) -> tuple[Part, ...]:
+        """Parts that have a directory."""
+        return (*DIRECTORY_PARTS, *(("relations",) if self.relations else ()))
 
     @property
     def memory_place(self) -> MemoryPlace | None:
@@ -113,7 +152,7 @@ class Placement(Struct, frozen=True, dict=True):
 
     @cached_property
     def _tiers(self) -> dict[str, None]:
-        of_files = (getattr(self, part) for part in DIRECTORY_PARTS)
+        of_files = (getattr(self, part) for part in self.directory_parts)
         place = self.memory_place
         return dict.fromkeys((*of_files, *(place.tiers if place else ())))
 
@@ -129,6 +168,7 @@ def parse_placement(text: str) -> Placement:
 @lru_cache(maxsize=1024)
 def _parts(text: str) -> dict[Part, str]:
     """Return the tier of each part that a placement names; its data's is among them."""
+    _relations(text)
     if match := _BOTH.match(text):
         return {"data": match[1], "wal": match[1]}
     if match := _SPLIT.match(text):
@@ -138,6 +178,8 @@ def _parts(text: str) -> dict[Part, str]:
     parts: dict[Part, str] = {}
     for item in _items(text):
         name, _, tier = (piece.strip() for piece in item.partition("="))
+        if _RELATION.fullmatch(name):
+            continue
         if name not in PARTS:
             context = f"{name!r} is not a part"
             raise unknown(f"placement {text!r}", context, name, PARTS, "the parts are {}")
@@ -154,13 +196,41 @@ def _parts(text: str) -> dict[Part, str]:
     return parts
 
 
+@lru_cache(maxsize=1024)
+def _relations(text: str) -> dict[Relation, str]:
+    """Return the tier of each relation that a placement names."""
+    relations: dict[Relation, str] = {}
+    for item in _items(text) if ":" in text else ():
+        name, _, tier = (piece.strip() for piece in item.partition("="))
+        if (match := _RELATION.fullmatch(name)) is None:
+            continue
+        if not TIER_NAME.match(tier):
+            raise UsageError(f"placement {text!r}", f"{tier!r} is not a tier name", _HELP)
+        relation = Relation("table" if match[1] == "table" else "index", match[2])
+        if relation in relations:
+            raise UsageError(f"placement {text!r}", f"{relation} is named twice", _HELP)
+        relations[relation] = tier
+    if len(tiers := dict.fromkeys(relations.values())) > 1:
+        raise UsageError(
+            f"placement {text!r}",
+            f"its relations are on several tiers: {', '.join(tiers)}",
+            "name one tier for all of them",
+        )
+    return relations
+
+
+def starts_part(name: str) -> bool:
+    """Return whether ``name=TIER`` is an item of a placement."""
+    return name in PARTS or _RELATION.fullmatch(name) is not None
+
+
 def _items(text: str) -> list[str]:
     """Split a placement into its parts: a list of memory's tiers stays together."""
     items: list[str] = []
     for item in text.split(","):
         name, _, value = (piece.strip() for piece in item.partition("="))
         listed = bool(items) and re.match(r"\s*memory\s*=[^=]*:", items[-1]) is not None
-        if not listed or (name in PARTS and value and not value.isdigit()):
+        if not listed or (starts_part(name) and value and not value.isdigit()):
             items.append(item)
         elif name in PARTS:
             raise UsageError(

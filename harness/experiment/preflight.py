@@ -233,6 +233,15 @@ def _check_placement(spec: RunSpec, factory: EngineFactory, supported: frozenset
             f"{factory.title} cannot place the part {part!r} on its own{why}",
             f"it can place: {', '.join(sorted(supported))}",
         )
+    for relation in placement.placed_relations:
+        if relation.kind not in factory.relation_kinds:
+            why = factory.not_placeable.get("relations", "the harness has no way to do it")
+            kinds = " and ".join(f"{kind}:NAME" for kind in sorted(factory.relation_kinds))
+            raise UsageError(
+                f"placement {placement.name!r}",
+                f"{factory.title} cannot place {relation} on its own: {why}",
+                f"it can place {kinds}" if kinds else "place a part, such as data",
+            )
 
 
 def _check_paths(factory: EngineFactory, tiers: Mapping[Part, Tier], env: Environment) -> None:
@@ -296,7 +305,7 @@ def _check_models(resolved: EngineRun, engine: Engine, supported: frozenset[Part
     """UsageError for a modelled tier whose times would not reach the engine."""
     spec = resolved.spec
     for part, model in resolved.models.items():
-        if part not in supported:
+        if part not in (*supported, "relations"):
             continue
         tier = resolved.tiers[part]
         hint = f"place {part} on another tier, or use another model"

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import operator
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import reduce
 from pathlib import Path
 from typing import Any
 
 from harness.counters import difference
+from harness.engine import StoredRelation
 from harness.errors import RunFailed
 from harness.experiment.placement import Part
 from harness.hdr import Histogram
 from harness.host.process_counters import read_counters
 from harness.iotrace.page import (
     CELL_FIELDS,
+    OPERATIONS,
+    ROLES,
     SIZE_CLASSES,
     CounterCell,
     IoTrace,
@@ -21,6 +26,7 @@ from harness.iotrace.page import (
     Plant,
     Reading,
     cells,
+    file_key,
 )
 from harness.models.device import DeviceModel
 from harness.store.result import Metric
@@ -131,6 +137,22 @@ class TimedIo:
             }
             for cell in cells()
             if spent.value(cell, "calls")
+        ]
+
+    def of_relations(self, stored: Sequence[StoredRelation]) -> list[dict[str, Any]]:
+        """Size and I/O of each relation: as stored. ``ns`` is without asynchronous calls."""
+        spent = self._spent
+        if spent is None or self._damage is not None:
+            return []
+        return [
+            {
+                "kind": each.relation.kind,
+                "name": each.relation.name,
+                "table": each.table,
+                "bytes": each.size_bytes,
+                "io": _of_files(spent, map(file_key, each.files.values())),
+            }
+            for each in stored
         ]
 
     def coverage(self) -> dict[str, float]:
@@ -278,6 +300,21 @@ def _incomplete(context: str, hint: str) -> RunWarning:
 def _by_calls(spent: Reading, operation: str) -> int:
     """Traced bytes that /proc/PID/io counts too: not those of asynchronous I/O."""
     return spent.total(operation, "bytes") - spent.total(operation, "submitted_bytes")
+
+
+def _of_files(spent: Reading, keys: Iterable[int]) -> list[dict[str, Any]]:
+    """Return the calls of files by role and operation, without those that were not made."""
+    counts = [spent.files[key] for key in keys if key in spent.files]
+    if not counts:
+        return []
+    total = reduce(operator.add, counts)
+    return [
+        {"role": role, "operation": operation}
+        | dict(zip(("calls", "bytes", "ns"), map(int, total[i, k]), strict=True))
+        for i, role in enumerate(ROLES)
+        for k, operation in enumerate(OPERATIONS)
+        if total[i, k, 0]
+    ]
 
 
 def _moved(spent: Reading, part: str, operation: str, submitted: bool = True) -> int:

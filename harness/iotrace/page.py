@@ -26,7 +26,7 @@ import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from harness.errors import UsageError, unknown
 from harness.hdr import Histogram, Layout
@@ -38,12 +38,12 @@ if TYPE_CHECKING:
 
 
 ROLES = ("foreground", "background")
-PARTS = ("data", "wal", "temp", "index")
+PARTS = ("data", "wal", "temp", "index", "relations")
 OPERATIONS = ("read", "write", "sync")
 #: The last one: files, pipes and sockets outside of all parts.
 _ALL_PARTS = len(PARTS) + 1
 
-_MAGIC, _VERSION = 0x31435254424F4954, 18
+_MAGIC, _VERSION = 0x31435254424F4954, 19
 _SLOTS = 1024
 HEADER_BYTES = 4096
 #: Of the models of devices and their queues (harness.models.device).
@@ -57,6 +57,7 @@ LAYOUT = Layout(64, (1 << 36) - 1, 2)
 SIZE_CLASSES = tuple(512 << shift for shift in range(15))
 #: No counter of a thread reaches it; the sum over all slots and cells still fits into 64 bits.
 _BOUND = 1 << 48
+_WORD = (1 << 64) - 1
 
 CELL_FIELDS = (
     "calls",
@@ -105,14 +106,22 @@ _DETAIL = [
 ]
 _DETAIL_BYTES = 8 * (len(_HISTOGRAMS) * LAYOUT.counters + 16) * math.prod(_WITH_DETAILS)
 #: The queues of all modelled devices; after them, the numbers of chunks in use and lost.
-_STATES_BYTES = 8 * (2 * 64 + 2 + 7) * (len(PARTS) - 1)
+_STATES_BYTES = 8 * (2 * 64 + 2 + 2 + 7) * len(PARTS)
 #: The modelled page cache: an index of 4 bytes each, and chunks.
 _INDEX_SLOTS, _CHUNKS, _CHUNK_BYTES = 1 << 19, 1 << 18, 320
 _DETAILS_AT = HEADS_AT + _SLOTS * _HEAD_BYTES
-_INDEX_AT = _DETAILS_AT + _SLOTS * _DETAIL_BYTES
+#: Counters of single files: of each calls, bytes and ns by shard, role and operation.
+_FILES, _FILE_CELLS = 4096, (8, len(ROLES), len(OPERATIONS), 3)
+_FILE = [("cells", "<u8", _FILE_CELLS), ("unused", "<u8", 6)]
+_FILES_AT = _DETAILS_AT + _SLOTS * _DETAIL_BYTES
+_INDEX_AT = _FILES_AT + _FILES * 8 * (1 + math.prod(_FILE_CELLS) + 6)
 PAGE_BYTES = _INDEX_AT + 4 * _INDEX_SLOTS + _CHUNKS * _CHUNK_BYTES
 #: magic, version, header bytes, slots, head bytes, detail bytes | used | page bytes, lost calls
 _HEADER = struct.Struct("<QIIIIIIQQ")
+
+
+#: A cell, or the key of a file.
+_Key = TypeVar("_Key")
 
 
 class PageError(Exception):
@@ -154,7 +163,8 @@ class Reading:
     ``details``: ``durations`` and ``sizes``, and of modelled calls when they were ``due`` and
     when they ended (``achieved``); each by cell, without cells that have none.
     ``mapped_bytes``: by part, of all mappings that were made until then (not a difference).
-    ``lost_calls``: of threads that found no slot. ``slots``: that have been in use.
+    ``lost_calls``: of threads that found no slot. ``slots``: that have been in use. ``files``: of
+    single files, by :func:`file_key`: role × operation × calls, bytes and ns.
     """
 
     monotonic_ns: int
@@ -163,6 +173,7 @@ class Reading:
     mapped_bytes: Mapping[str, int]
     lost_calls: int
     slots: int
+    files: Mapping[int, Counts]
 
     def __sub__(self, earlier: Reading) -> Reading:
         """Counts since then; PageError where a counter went back."""
@@ -173,6 +184,7 @@ class Reading:
             self.mapped_bytes,
             max(0, self.lost_calls - earlier.lost_calls),
             self.slots,
+            _grown_by_cell(self.files, earlier.files),
         )
 
     def __add__(self, other: Reading) -> Reading:
@@ -184,6 +196,7 @@ class Reading:
             other.mapped_bytes,
             self.lost_calls + other.lost_calls,
             other.slots,
+            _sums(self.files, other.files),
         )
 
     def value(self, cell: CounterCell, field: str) -> int:
@@ -203,6 +216,13 @@ class Reading:
         """Durations in ns, with planted delays and those of a modelled device; None without any."""
         counts = self.details[name].get(cell)
         return None if counts is None or not counts.any() else Histogram(LAYOUT, counts)
+
+
+def file_key(facts: os.stat_result) -> int:
+    """Key of a file in ``Reading.files``: a hash of its device and inode, as in iotrace/files.c."""
+    key = facts.st_ino * 0x9E3779B97F4A7C15 & _WORD
+    key ^= (key >> 29) + facts.st_dev & _WORD
+    return key * 0xBF58476D1CE4E5B9 & _WORD | 1
 
 
 def cells() -> Iterator[CounterCell]:
@@ -283,6 +303,7 @@ class Page:
             self._mapped(),
             lost_calls,
             used,
+            self._files() if details else {},
         )
 
     def _header(self) -> tuple[int, int]:
@@ -298,6 +319,14 @@ class Page:
         table = np.frombuffer(self._map, "<u8", 3 * _ALL_PARTS, _MAPPED_AT)
         values = _bounded(table, "mappings").reshape(_ALL_PARTS, 3)
         return {part: int(values[i, 1]) for i, part in enumerate(PARTS)}
+
+    def _files(self) -> dict[int, Counts]:
+        """Counters of single files."""
+        keys = np.frombuffer(self._map, "<u8", _FILES, _FILES_AT)
+        rows = np.frombuffer(self._map, _FILE, _FILES, _FILES_AT + 8 * _FILES)["cells"]
+        return {
+            int(keys[at]): _bounded(rows[at], "files").sum(axis=0) for at in np.flatnonzero(keys)
+        }
 
     def _details(self, by_slot: Counts) -> dict[str, dict[CounterCell, Counts]]:
         """Histograms and sizes; only of slots that have any, since each is large."""
@@ -350,16 +379,14 @@ def _grown(now: Counts, earlier: Counts) -> Counts:
 
 
 def _grown_by_cell(
-    now: Mapping[CounterCell, Counts], earlier: Mapping[CounterCell, Counts]
-) -> dict[CounterCell, Counts]:
+    now: Mapping[_Key, Counts], earlier: Mapping[_Key, Counts]
+) -> dict[_Key, Counts]:
     if not earlier.keys() <= now.keys():
         raise PageError("a counter went back")
     return {cell: _grown(now[cell], earlier.get(cell, now[cell] * 0)) for cell in now}
 
 
-def _sums(
-    base: Mapping[CounterCell, Counts], other: Mapping[CounterCell, Counts]
-) -> dict[CounterCell, Counts]:
+def _sums(base: Mapping[_Key, Counts], other: Mapping[_Key, Counts]) -> dict[_Key, Counts]:
     total = dict(base)
     for cell, counts in other.items():
         total[cell] = total[cell] + counts if cell in total else counts

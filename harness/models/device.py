@@ -51,6 +51,7 @@ AS_STATED = (
 _NEEDS: Mapping[str, tuple[str, ...]] = {
     "data": OPERATIONS,
     "index": OPERATIONS,
+    "relations": OPERATIONS,
     "temp": ("read", "write"),
     "wal": ("sync",),
 }
@@ -350,6 +351,8 @@ def _rate(figures: Mapping[str, Any]) -> int:
     return parse_size(text.removesuffix("/s"))
 
 
+#: As the I/O trace has them.
+_PARTS: tuple[Part, ...] = (*DIRECTORY_PARTS, "relations")
 _ONE = 1 << 32
 _PAGE_BYTES = 4096
 _PS_PER_S = 10**12
@@ -369,17 +372,17 @@ def models_table(
     by_tier = {tiers[part]: model for part, model in models.items()}
     device_of = [
         numbers[tiers[part]] + 1 if part in models and not models[part].instant else 0
-        for part in DIRECTORY_PARTS
+        for part in _PARTS
     ]
     devices = [_device(by_tier[name], cache) for name in numbers]
     empty = bytes(len(_device(DeviceModel("", "", "constant"), cache)))
     probabilities = [min(_ONE - 1, round(p / 100 * _ONE)) for p in PROBABILITIES]
     return b"".join(
         (
-            struct.pack(f"<{len(DIRECTORY_PARTS)}Q", *device_of),
+            struct.pack(f"<{len(_PARTS)}Q", *device_of),
             struct.pack(f"<{len(PROBABILITIES)}Q", *probabilities),
             *devices,
-            *[empty] * (len(DIRECTORY_PARTS) - len(devices)),
+            *[empty] * (len(_PARTS) - len(devices)),
         )
     )
 

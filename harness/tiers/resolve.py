@@ -9,7 +9,7 @@ from pathlib import Path
 
 from harness.engine import MemoryPolicy
 from harness.errors import HostLacksError, UsageError, nearest
-from harness.experiment.placement import DIRECTORY_PARTS, Part, Placement
+from harness.experiment.placement import Part, Placement
 from harness.host.processors import OF_DATA, cpu_numbers, package_of, socket_of
 from harness.sequences import grouped
 from harness.tiers.discovery import nearest_existing
@@ -48,7 +48,7 @@ def resolve(
     """
     result: dict[Part, Tier] = {
         part: _tier(placement, part, placement.tier_of(part) or "", tiers, kernel)
-        for part in DIRECTORY_PARTS
+        for part in placement.directory_parts
     }
     memory = _memory(placement, tiers, kernel)
     if memory is None:
@@ -145,7 +145,7 @@ def _tier(
         names = sorted(tiers)
         hint = (
             f"; --emulate {name} emulates it by a tmpfs and marks the results"
-            if part in DIRECTORY_PARTS
+            if part != "memory"
             else memory_line(name, kernel)
         )
         raise HostLacksError(
@@ -153,7 +153,7 @@ def _tier(
             f"no such tier: {name!r}{nearest(name, names)}",
             f"tiers here: {', '.join(names) or 'none'} (harness doctor){hint}",
         )
-    if part in DIRECTORY_PARTS and tier.facts.kind not in DIRECTORY_KINDS:
+    if part != "memory" and tier.facts.kind not in DIRECTORY_KINDS:
         raise UsageError(problem, _not_a_directory(tier), _suggest(tiers, directories=True))
     if part == "memory" and tier.facts.kind != "numa":
         raise UsageError(

@@ -48,6 +48,7 @@ PART_WORDS = {
     "temp": "temporary files",
     "index": "the indexes",
     "memory": "the memory",
+    "relations": "single tables and indexes",
 }
 #: Resources as a sentence names them; what is in no resource (``other``) is no cause.
 _RESOURCE_WORDS = {

@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from harness.errors import RunFailed
-from harness.experiment.placement import PARTS as ALL_PARTS
+from harness.experiment.placement import PARTS as NAMED_PARTS
+from harness.experiment.placement import Part
 from harness.iotrace.page import CounterCell
 from harness.models.make import SUITE, model_of
 from harness.models.score import Score
@@ -21,15 +22,16 @@ Devices = Literal["log", "data", "all"]
 #: The parts whose files a device holds.
 PARTS: Mapping[Devices, frozenset[str]] = {
     "log": frozenset(("wal",)),
-    "data": frozenset(("data", "index", "temp")),
-    "all": frozenset(("wal", "data", "index", "temp")),
+    "data": frozenset(("data", "index", "temp", "relations")),
+    "all": frozenset(("wal", "data", "index", "temp", "relations")),
 }
+_ALL_PARTS: tuple[Part, ...] = (*NAMED_PARTS, "relations")
 
 
 def tiers_of(run: StoredRun) -> dict[str, str]:
     """Part → tier of a run's placement; empty without one."""
     placement = run.spec.placement
-    return {part: tier for part in ALL_PARTS if placement and (tier := placement.tier_of(part))}
+    return {part: tier for part in _ALL_PARTS if placement and (tier := placement.tier_of(part))}
 
 
 def moved_parts(a: StoredRun, b: StoredRun) -> tuple[str, ...]:

@@ -14,7 +14,7 @@ from recorded_kernel import RecordedKernel, load, write
 import harness
 from harness.engine import Credentials, MemoryPolicy
 from harness.errors import HostLacksError, UsageError
-from harness.experiment.placement import parse_placement
+from harness.experiment.placement import Relation, parse_placement
 from harness.tiers.discovery import discover, emulate, find_tiers
 from harness.tiers.hostfile import load_host_file
 from harness.tiers.linux.kernel import Kernel
@@ -176,6 +176,33 @@ def test_a_placement_gets_the_tier_of_each_part_and_a_memory_policy() -> None:
     assert resolve(parse_placement("data=ssd,memory=mixed"), TIERS)[1] == MemoryPolicy(
         "interleave", (0, 2)
     )
+
+
+def test_relations_are_placed_by_name_on_one_tier() -> None:
+    placement = parse_placement(
+        "data=ssd,memory=interleave:cxl,mixed,table:stock=pmem,index:a.stock_pkey=pmem"
+    )
+    assert placement.placed_relations == (
+        Relation("table", "stock"),
+        Relation("index", "a.stock_pkey"),
+    )
+    assert placement.tiers() == ["ssd", "pmem", "cxl", "mixed"]
+    tiers, _ = resolve(parse_placement("data=ssd,table:stock=pmem"), TIERS)
+    assert (tiers["relations"].name, tiers["index"].name) == ("pmem", "ssd")
+    assert parse_placement("ssd-both").relations is None
+    for wrong in (
+        "table:stock=pmem",
+        "data=ssd,table:=pmem",
+        "data=ssd,table:9=pmem",
+        "data=ssd,table:a;b=pmem",
+        "data=ssd,table:stock=",
+        "data=ssd,table:stock=pmem,table:stock=pmem",
+        "data=ssd,table:stock=pmem,table:item=ssd",
+        "data=ssd,relations=pmem",
+        "data=ssd,view:stock=pmem",
+    ):
+        with pytest.raises(UsageError):
+            parse_placement(wrong)
 
 
 NODES = {

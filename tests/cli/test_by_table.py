@@ -1,0 +1,87 @@
+"""Single tables and indexes on a tier of their own, of a database of which one table is hot."""
+
+import csv
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+#: Today's tier reads slowly, so that no real device matters.
+TIERS = ("--model", "slow=latency:500us", "--model", "fast=zero")
+_ROWS = {"hot": 2000, "cold": 12000}
+
+
+@pytest.fixture(scope="session")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two tables: one is read at random, the larger one hardly at all."""
+    folder = tmp_path_factory.mktemp("tables")
+    (folder / "load").mkdir()
+    (folder / "queries").mkdir()
+    (folder / "tables.sql").write_text(
+        "".join(
+            f"CREATE TABLE {table} (id integer PRIMARY KEY, pad varchar(600) NOT NULL);\n"
+            for table in _ROWS
+        )
+    )
+    for table, rows in _ROWS.items():
+        with (folder / f"load/{table}.csv").open("w", newline="") as file:
+            writer = csv.writer(file)
+            writer.writerow(["id", "pad"])
+            writer.writerows([i, f"{i:05d}" * 100] for i in range(rows))
+    ids = ", ".join(str(i * 7919 % _ROWS["hot"]) for i in range(150))
+    (folder / "queries/lookups.sql").write_text(
+        f"select sum(id) s from hot where id in ({ids}) and pad <> ''\n"
+    )
+    (folder / "queries/few.sql").write_text(
+        "select sum(id) s from cold where id < 20 and pad <> ''\n"
+    )
+    return folder
+
+
+def run(loaded: Any, folder: Path, *more: object, engine: str = "postgres") -> Any:
+    of_queries = ("run", "sql", "--folder", folder, "--engine", engine, *TIERS)
+    return loaded(*of_queries, "--cache", "cold-per-run", "--no-plans", *more, "--json")
+
+
+def relations(loaded: Any, document: Any) -> dict[str, Any]:
+    (stored,) = loaded.results.rglob(f"{document['run_id']}/artifacts/io-relations.json")
+    return {entry["name"]: entry for entry in json.loads(stored.read_text())}
+
+
+def test_a_table_is_placed_and_verified(loaded: Any, folder: Path) -> None:
+    placement = "data=slow,table:hot=fast,index:cold_pkey=fast"
+    document = run(loaded, folder, "--placement", placement).run
+    checks = {check["name"]: check["status"] for check in document["checks"]}
+    assert checks["relations-placed"] == "passed"
+    every = relations(loaded, document)
+    assert {name: entry["kind"] for name, entry in every.items()} == {
+        "cold": "table",
+        "cold_pkey": "index",
+        "hot": "table",
+        "hot_pkey": "index",
+    }
+    moved = every["hot"]["bytes"] + every["cold_pkey"]["bytes"]
+    assert document["part_bytes"]["relations"] == pytest.approx(moved, abs=100)
+    (read,) = [io for io in every["hot"]["io"] if io["operation"] == "read"]
+    assert read["role"] == "foreground" and read["calls"] > 50
+    times = {name: sum(io["ns"] for io in entry["io"]) for name, entry in every.items()}
+    assert every["hot_pkey"]["table"] == "hot"
+    assert times["hot"] < 500_000 * read["calls"] / 5 < times["hot_pkey"] * read["calls"]
+
+
+@pytest.mark.parametrize(
+    ("engine", "placement", "code", "words"),
+    [
+        ("postgres", "data=slow,table:hott=fast", 1, "hot"),
+        ("postgres", "data=slow,index:hot=fast", 1, "hot_pkey"),
+        ("postgres", "data=slow,table:hot=fast,table:cold=slow", 2, "several tiers"),
+        ("duckdb", "data=slow,table:hot=fast", 2, "table:hot"),
+    ],
+)
+def test_what_cannot_be_placed_is_refused(
+    loaded: Any, folder: Path, engine: str, placement: str, code: int, words: str
+) -> None:
+    done = run(loaded, folder, "--placement", placement, "--retries", "0", engine=engine)
+    assert done.code == code
+    assert words in done.out + done.err
