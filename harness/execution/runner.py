@@ -34,6 +34,7 @@ from harness.execution.run import Run, limit_not_enforced
 from harness.experiment.placement import Part
 from harness.host.cgroup import MemoryCap, capped_starter, memory_cap
 from harness.host.footprint import own_memory_bytes
+from harness.host.page_cache import evict
 from harness.host.processors import format_cpus
 from harness.host.threads import affinity_check
 from harness.host.tmpfs_room import TmpfsRoom
@@ -57,7 +58,7 @@ from harness.tiers.linux.kernel import LIVE
 from harness.tiers.linux.model import Tier
 from harness.tiers.linux.numa import GroupMemory, NodeResidency, group_memory, nodes
 from harness.tiers.linux.numa import residency as numa_residency
-from harness.tiers.memory_policy import means_of
+from harness.tiers.memory_policy import caches_in_the_way, means_of
 from harness.tiers.resolve import free_now
 from harness.tiers.traffic import TierTraffic
 from harness.units import MIB, format_bytes
@@ -305,6 +306,12 @@ class _EngineAtWork:
         # The copies just made are in the page cache, charged to the harness: warm runs
         # under a memory limit would read from there what the limit should not hold.
         session.evict("start")
+        if self.memory is not None:
+            # So are the dataset's pages, on the nodes that the engine's are to come from.
+            evict([dataset.content])
+            needed = resolved.spec.memory_limit_bytes or resolved.memory_bytes(env)
+            if session.drop_caches and caches_in_the_way(self.memory, needed):
+                evict([], drop=True)
         if record.cap is not None:
             self.room = self.stack.enter_context(TmpfsRoom(record.cap, places.directories.values()))
         self.engine.start()

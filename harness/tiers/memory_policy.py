@@ -89,11 +89,30 @@ def check_room(
 
 def room_left(policy: MemoryPolicy, limit_bytes: int, kernel: Kernel = LIVE) -> str:
     """Name the memory that the policy's nodes have left, and the part of a limit that they need."""
-    return ", ".join(
-        f"node {_listed(group)} has "
-        f"{format_bytes(sum(available_bytes(node, kernel) for node in group))} left, "
-        f"its part of the memory limit is {format_bytes(size)}"
-        for group, size in _needed(policy, limit_bytes).items()
+    free = {node.node: node.free_bytes for node in nodes(kernel)}
+    texts = []
+    for group, size in _needed(policy, limit_bytes).items():
+        unused = sum(free.get(node, 0) for node in group)
+        cached = sum(available_bytes(node, kernel) for node in group) - unused
+        texts.append(
+            f"node {_listed(group)} has {format_bytes(unused)} free and {format_bytes(cached)} in "
+            f"caches, its part of the memory limit is {format_bytes(size)}"
+        )
+    return ", ".join(texts)
+
+
+def caches_in_the_way(policy: MemoryPolicy, bytes_: int, kernel: Kernel = LIVE) -> bool:
+    """Return whether caches take room that a node needs for its part of ``bytes_``.
+
+    Linux takes another node for a page before it gives up a node's caches, except of bound memory,
+    whose processes have to wait until it has.
+    """
+    by_number = {node.node: node for node in nodes(kernel)}
+    return any(
+        min(size, available_bytes(number, kernel)) - node.free_bytes > _ROOM * node.memory_bytes
+        for group, size in _needed(policy, bytes_).items()
+        for number in group
+        if (node := by_number.get(number))
     )
 
 

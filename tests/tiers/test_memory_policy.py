@@ -10,7 +10,13 @@ from harness.errors import UsageError
 from harness.execution.engine_state import memory_check
 from harness.tiers.linux.kernel import Kernel
 from harness.tiers.linux.numa import NodeResidency
-from harness.tiers.memory_policy import check_room, means_of, usable_bytes, weights_in_force
+from harness.tiers.memory_policy import (
+    caches_in_the_way,
+    check_room,
+    means_of,
+    usable_bytes,
+    weights_in_force,
+)
 
 WEIGHTS = "/sys/kernel/mm/mempolicy/weighted_interleave"
 BALANCING = "/proc/sys/kernel/numa_balancing"
@@ -215,9 +221,9 @@ def test_a_memory_limit_fits_into_the_nodes_of_the_policy(
 @pytest.mark.parametrize(
     ("policy", "left", "needed"),
     [
-        (MemoryPolicy("bind", (0,)), ["2 GiB"], ["6 GiB"]),
-        (WEIGHTED, ["2 GiB", "8 GiB"], ["4.5 GiB", "1.5 GiB"]),
-        (TIERED, ["10 GiB"], ["6 GiB"]),
+        (MemoryPolicy("bind", (0,)), ["1 GiB free and 1 GiB"], ["6 GiB"]),
+        (WEIGHTED, ["1 GiB free and 1 GiB", "8 GiB free and 0 B"], ["4.5 GiB", "1.5 GiB"]),
+        (TIERED, ["9 GiB free and 1 GiB"], ["6 GiB"]),
     ],
 )
 def test_memory_elsewhere_names_what_its_nodes_have_left(
@@ -226,7 +232,27 @@ def test_memory_elsewhere_names_what_its_nodes_have_left(
     elsewhere = NodeResidency({1: 1000}, {})
     detail = memory_check(policy, elsewhere, 6 << 30, two_nodes(tmp_path)).detail
     for available, size in zip(left, needed, strict=True):
-        assert f"has {available} left, its part of the memory limit is {size}" in detail
+        assert f"has {available} in caches, its part of the memory limit is {size}" in detail
+
+
+@pytest.mark.parametrize(
+    ("policy", "gib", "in_the_way"),
+    [
+        (MemoryPolicy("bind", (0,)), 1, False),
+        (MemoryPolicy("bind", (0,)), 2, True),
+        (MemoryPolicy("bind", (2,)), 8, False),
+        (MemoryPolicy("preferred", (0,)), 12, True),
+        (MemoryPolicy("interleave", (0, 2)), 2, False),
+        (MemoryPolicy("interleave", (0, 2)), 4, True),
+        (WEIGHTED, 2, True),
+        (TIERED, 1, False),
+        (TIERED, 2, True),
+    ],
+)
+def test_caches_are_in_the_way_where_a_node_needs_their_room(
+    tmp_path: Path, policy: MemoryPolicy, gib: int, in_the_way: bool
+) -> None:
+    assert caches_in_the_way(policy, gib << 30, two_nodes(tmp_path)) == in_the_way
 
 
 @pytest.mark.parametrize(

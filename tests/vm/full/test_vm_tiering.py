@@ -100,7 +100,8 @@ def test_linux_interleaves_by_the_weights_of_a_run_and_they_are_restored_after_a
     assert {"N0=12288", "N2=4096", "restored=1"} <= set(words)
 
 
-def test_a_run_has_the_memory_of_the_nodes_that_it_is_bound_to(vm):
+def test_a_run_has_the_memory_of_its_nodes_where_caches_were(vm):
+    vm.run("taskset 1 head -c 1300M /dev/zero > /root/cached; sync")
     done = harness(vm, *RUN, "data=ssd,memory=weighted:near=3,far=1", "--operations", 500)
     assert done.code == 0, done.err
     (run,) = done.json["runs"]
