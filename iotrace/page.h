@@ -16,7 +16,7 @@
 #include <stdint.h>
 
 #define PAGE_MAGIC 0x31435254424f4954ULL // "TIOBTRC1"
-#define PAGE_VERSION 19
+#define PAGE_VERSION 20
 #define PAGE_SLOTS 1024
 #define PAGE_NAME 16
 
@@ -108,6 +108,8 @@ struct device {
   uint64_t work_processor_ns[OPERATIONS];
   // By how much a read takes longer where 1, 2, 4 … 64 requests are under way, itself included.
   uint64_t depth_longer_ns[MODEL_DEPTHS];
+  // By how much a request takes longer on another processor than the one that ran a call last.
+  uint64_t elsewhere_ns[OPERATIONS];
   // By enum operation, syncs by bytes that are dirty; the last: of syncs after writes beyond the
   // end of what was written of the file, which the file system has to note, too.
   struct service service[SERVICES];
@@ -126,6 +128,7 @@ struct state {
   uint64_t eviction_hand;
   uint64_t buffered; // bytes that were written into the device's buffer so far
   uint64_t programmed_at;
+  uint64_t processor; // which ran the last call, + 1; 0: none yet
 };
 
 struct models {
@@ -137,7 +140,8 @@ struct models {
   uint64_t chunks_lost; // pages that found no chunk: they are never resident
 };
 _Static_assert(sizeof(struct service) == 2248, "the writer knows this layout");
-_Static_assert(sizeof(struct device) == 32 * 8 + 4 * 2248, "the writer knows this layout");
+_Static_assert(sizeof(struct device) == 35 * 8 + 4 * 2248, "the writer knows this layout");
+_Static_assert(sizeof(struct state) == 140 * 8, "the harness clears it");
 _Static_assert(sizeof(struct models) <= MODEL_BYTES, "models fit");
 
 // 512 pages of 4 KiB of one file, which is known by a hash of its device and inode.

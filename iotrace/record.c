@@ -1,4 +1,5 @@
 // Counting one call, and its planted delay.
+#include <sched.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <time.h>
@@ -220,6 +221,20 @@ static bool add_work(struct thread *thread, const struct access *access, struct 
   return true;
 }
 
+// A device's interrupts come to the processor where its last call was made, as long as only one calls;
+// a thread elsewhere is woken from there.
+static void add_way_to_processor(const struct access *access, struct due *due) {
+  struct models *models = models_of_page();
+  uint64_t number = models->device_of[access->part] - 1;
+  uint64_t longer_ns = models->devices[number].elsewhere_ns[access->operation];
+  if (longer_ns == 0) {
+    return;
+  }
+  uint64_t here = (uint64_t)sched_getcpu() + 1;
+  uint64_t last = __atomic_exchange_n(&models->state[number].processor, here, __ATOMIC_RELAXED);
+  due->end_ns += last != 0 && last != here ? longer_ns : 0;
+}
+
 // Durations that an engine saw contain its waiting for processors, for which calls wait here, too:
 // by what a call ended late, the thread's next ones end earlier.
 static uint64_t settle_overdue(struct thread *thread, uint64_t now, uint64_t end_ns) {
@@ -243,6 +258,7 @@ static uint64_t wait_for_device(struct thread *thread, struct cell *cell, const 
     return end;
   }
   bool works = add_work(thread, access, &due);
+  add_way_to_processor(access, &due);
   uint64_t copied_ns = due.copies ? end - call->start_ns : 0; // part of filling
   due.end_ns += later(copied_ns, due.filling_ns) - due.filling_ns;
   struct distribution *distribution =

@@ -89,8 +89,7 @@ class AfterWork:
     """By how much a call takes longer, and its processor time, after its thread has worked.
 
     In full after 300 µs of the thread's processor time since its last call, and less after less:
-    what the kernel needs has left the processor's caches, and a device's interrupts come to another
-    processor than the one that the thread has gone to.
+    what the kernel needs has left the processor's caches.
     """
 
     longer_ns: int
@@ -113,6 +112,8 @@ class DeviceModel:
     processor time is stated is not passed on to the base tier, whose own work would be added.
     ``after_work``: by operation. ``depth_longer_ns``: by how much a read takes longer where 2, 4,
     8 and so on requests are under way, itself included; linear between them.
+    ``elsewhere_ns``: by operation, by how much a request takes longer on another processor than the
+    one that made the last call: the device's interrupts come there.
     ``directions``: whether reads and writes (syncs among them) share the servers and what the
     device moves, or have each their own.
     ``basis``: ``measured`` (on a tier), ``published``, ``target`` (a vendor's promise),
@@ -136,6 +137,7 @@ class DeviceModel:
     processor_ns: Mapping[str, int] = field(default_factory=dict)
     after_work: Mapping[str, AfterWork] = field(default_factory=dict)
     depth_longer_ns: tuple[int, ...] = ()
+    elsewhere_ns: Mapping[str, int] = field(default_factory=dict)
     directions: Directions = "shared"
     volatile_cache: bool = True
     in_engine: bool = False
@@ -164,6 +166,7 @@ class DeviceModel:
                     for name, work in self.after_work.items()
                 },
                 "depth": list(self.depth_longer_ns),
+                "elsewhere": dict(self.elsewhere_ns),
                 "write_buffer": self.write_buffer
                 and attributes(self.write_buffer, "size_bytes", "program_bytes", "program_ns"),
                 "readahead": self.readahead_bytes,
@@ -302,6 +305,7 @@ def load_model(path: Path) -> DeviceModel:
             for name, work in value.after_work.items()
         },
         depth_longer_ns=tuple(map(parse_duration_ns, value.longer_at_depth)),
+        elsewhere_ns={name: parse_duration_ns(text) for name, text in value.elsewhere.items()},
     )
 
 
@@ -394,7 +398,7 @@ def _device(model: DeviceModel, cache: PageCache) -> bytes:
     beyond = deepest * (MOST_DEPTHS - max(1, len(model.depth_longer_ns)))
     pages = _UNLIMITED_PAGES if cache.size_bytes is None else cache.size_bytes // _PAGE_BYTES
     return struct.pack(
-        "<32Q",
+        "<35Q",
         min(model.parallel, MOST_PARALLEL),
         int(model.directions == "separate"),
         _ps_per_byte(model, "read"),
@@ -417,6 +421,7 @@ def _device(model: DeviceModel, cache: PageCache) -> bytes:
         0,
         *(model.depth_longer_ns or (0,)),
         *beyond,
+        *(model.elsewhere_ns.get(operation, 0) for operation in OPERATIONS),
     ) + b"".join(
         _service(model.points.get(operation, ()), model.bandwidth.get(direction(operation), 0))
         for operation in SERVICES

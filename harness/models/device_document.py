@@ -130,6 +130,14 @@ class DeviceDocument(
             "under way, itself included",
         ),
     ] = ()
+    elsewhere: Annotated[
+        Mapping[_Operation, _Duration],
+        Meta(
+            min_length=1,
+            description="by how much a request takes longer on another processor than the one that "
+            "made the last call and gets the device's interrupts, such as read: 25us",
+        ),
+    ] = field(default_factory=dict)
     directions: Annotated[
         Directions,
         Meta(

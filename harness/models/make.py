@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from statistics import median
+from statistics import mean, median
 from typing import Any
 
 import yaml
@@ -52,9 +52,13 @@ _SEPARATE = 1.5
 _PAGE_BYTES = 4096
 #: More requests under way do not raise the rate where it is this share of the highest one.
 _OF_HIGHEST_RATE = 0.95
-#: Ends the name of a measurement of calls after work.
-_AFTER_WORK = "_after_work"
-_NEEDED = (*MEASURED, *(f"{operation}{_AFTER_WORK}" for operation in OPERATIONS))
+#: End the names of measurements of calls after work, and of calls on all processors in turn.
+_AFTER_WORK, _ELSEWHERE = "_after_work", "_elsewhere"
+_NEEDED = (
+    *MEASURED,
+    *(f"{name}{end}" for end in (_AFTER_WORK, _ELSEWHERE) for name in OPERATIONS),
+    *("parallel", "cold_read", "scan", "checkpoint"),
+)
 #: With fewer calls that did not wait for a throttle, durations of a size are not known.
 _LEAST_SHARE = 0.03
 #: Tier kinds whose files are buffered in the page cache.
@@ -84,16 +88,19 @@ def model_of(run: StoredRun, name: str) -> DeviceModel:
     measured = {metric.labels.get("measurement") for metric in metrics}
     at_once = _at_once(metrics)
     if missing := [
-        *(name for name in (*_NEEDED, "parallel", "cold_read") if name not in measured),
+        *(name for name in _NEEDED if name not in measured),
         *(f"{way} of both" for way in ("read", "write") if way not in at_once),
     ]:
         context = f"run {run.run_id} has no durations of {', '.join(missing)}"
         raise RunFailed(f"make model {name}", context, "run it again: `harness model make`")
     facts, buffered = tier.facts, tier.kind in _BUFFERED
-    parallel, depth_longer_ns = _depths(metrics)
+    processors = run.manifest.host.cpu.threads
+    elsewhere_ns = {name: _elsewhere_ns(metrics, name, processors) for name in OPERATIONS}
+    parallel, depth_longer_ns = _depths(metrics, elsewhere_ns["read"], processors)
     in_memory = tier.kind == "tmpfs"  # whoever calls copies: nothing queues
     bandwidth = {
-        way: _bandwidth(metrics, (way, f"bulk_{way}", f"folio_{way}")) for way in ("read", "write")
+        "read": _in_kb(_largest(metrics, ("read", "bulk_read", "scan"))),
+        "write": _in_kb(max(_largest(metrics, ("write", "bulk_write")), _checkpoint_rate(metrics))),
     }
     bursts = {
         way: 0 if in_memory else _burst_bytes(run, way, rate) for way, rate in bandwidth.items()
@@ -117,7 +124,8 @@ def model_of(run: StoredRun, name: str) -> DeviceModel:
         else {},
         after_work=dict(_after_work(metrics)) if buffered else {},
         depth_longer_ns=() if in_memory else depth_longer_ns,
-        volatile_cache=bool(facts.volatile_cache),
+        elsewhere_ns=elsewhere_ns if buffered else {},
+        volatile_cache=facts.volatile_cache is not False,
         directions="separate" if sum(at_once.values()) >= _SEPARATE else "shared",
         readahead_bytes=facts.readahead_bytes or DEFAULT_READAHEAD_BYTES,
         source=f"run {run.run_id}",
@@ -169,19 +177,27 @@ def _passed(histogram: hdr.Histogram) -> float:
     return _share_below(histogram, limit_ns) if limited else 1.0
 
 
-def _largest(metrics: Sequence[Metric], name: str, measurements: tuple[str, ...]) -> int:
-    samples = (
+def _largest(metrics: Sequence[Metric], measurements: tuple[str, ...]) -> float:
+    """Return the highest rate of measurements, in bytes per second."""
+    return max(
         sample
         for measurement in measurements
-        for metric in _of(metrics, name, measurement)
+        for metric in _of(metrics, "bandwidth_bytes_per_second", measurement)
         for sample in metric.samples or ()
     )
-    return int(max(samples))
 
 
-def _bandwidth(metrics: Sequence[Metric], measurements: tuple[str, ...]) -> int:
-    """Return the highest rate in whole MB/s, as the model's file has it."""
-    return round(_largest(metrics, "bandwidth_bytes_per_second", measurements) / 1e6) * 10**6
+def _checkpoint_rate(metrics: Sequence[Metric]) -> float:
+    """Return the bytes per second of the sync alone: the writes before it fill the page cache."""
+    return max(
+        int(metric.labels["access_size_bytes"]) / hdr.decode(metric.hdr or "").mean * 1e9
+        for metric in _of(metrics, MEASURED["sync"], "checkpoint")
+    )
+
+
+def _in_kb(value: float) -> int:
+    """Return whole kB, as the model's file has them."""
+    return round(value / 1e3) * 10**3
 
 
 def _rate(metrics: Sequence[Metric], operation: str, size_bytes: int) -> int:
@@ -211,7 +227,7 @@ def _burst_bytes(run: StoredRun, way: str, bandwidth: int) -> int:
     if not limited or not 0.5 < passed < 1:
         return 0
     burst_ns = histogram.mean / (1 - passed)
-    return round(burst_ns / 1e9 * bandwidth / 1e6) * 10**6
+    return _in_kb(burst_ns / 1e9 * bandwidth)
 
 
 def _at_once(metrics: Sequence[Metric]) -> dict[str, float]:
@@ -253,6 +269,25 @@ def _after_work(metrics: Sequence[Metric]) -> Iterator[tuple[str, AfterWork]]:
         yield operation, AfterWork(longer_ns, max(0, processor_ns))
 
 
+def _elsewhere_ns(metrics: Sequence[Metric], operation: str, processors: int) -> int:
+    """Return by how much a call of the smallest size takes longer on most processors.
+
+    A thread that makes all calls is where the device's interrupts come; on all processors in turn,
+    it is there once in a turn.
+    """
+    here, everywhere = (
+        _typical_ns(hdr.decode(_smallest(metrics, MEASURED[operation], measurement).hdr or ""))
+        for measurement in (operation, f"{operation}{_ELSEWHERE}")
+    )
+    share = 1 - 1 / processors
+    return max(0, round((everywhere - here) / share)) if share else 0
+
+
+def _typical_ns(histogram: hdr.Histogram) -> float:
+    """Return the mean duration without stalls: of the middles of ten equal parts."""
+    return mean(histogram.percentile(percent) for percent in range(5, 100, 10))
+
+
 def _processor_ns(metrics: Sequence[Metric], measurement: str) -> int:
     """Return the kernel's processor time of an operation of the smallest size, one at a time.
 
@@ -272,18 +307,25 @@ def _smallest(metrics: Sequence[Metric], name: str, measurement: str) -> Metric:
     )
 
 
-def _depths(metrics: Sequence[Metric]) -> tuple[int, tuple[int, ...]]:
+def _depths(
+    metrics: Sequence[Metric], elsewhere_ns: int, processors: int
+) -> tuple[int, tuple[int, ...]]:
     """Return the requests that the device serves at once, and how much longer they make a read.
 
-    Requests are served at once as long as one more raises the rate.
+    Requests are served at once as long as one more raises the rate. ``elsewhere_ns``: which all
+    but one of the processors add; it is no part of the queue.
     """
     rates = _rates(metrics)
     means_ns = {threads: threads / rate for threads, rate in rates.items()}
     enough = _OF_HIGHEST_RATE * max(rates.values())
     parallel = next(threads for threads, rate in rates.items() if rate >= enough)
     alone_ns = means_ns[min(means_ns)]
+    longer_ns = {
+        threads: mean_ns - alone_ns - elsewhere_ns * (1 - 1 / min(threads, processors))
+        for threads, mean_ns in means_ns.items()
+    }
     return parallel, tuple(
-        max(0, round(means_ns[threads] - alone_ns)) for threads in rates if 1 < threads <= parallel
+        max(0, round(longer_ns[threads])) for threads in rates if 1 < threads <= parallel
     )
 
 
@@ -309,8 +351,9 @@ def as_yaml(model: DeviceModel) -> str:
             for name, w in model.after_work.items()
         },
         "longer_at_depth": tuple(map(_microseconds, model.depth_longer_ns)),
-        "bandwidth": {name: f"{rate / 1e6:.0f}MB/s" for name, rate in model.bandwidth.items()},
-        "burst": {name: f"{size / 1e6:.0f}MB" for name, size in model.burst_bytes.items()},
+        "elsewhere": {name: _microseconds(ns) for name, ns in model.elsewhere_ns.items()},
+        "bandwidth": {name: f"{_megabytes(rate)}/s" for name, rate in model.bandwidth.items()},
+        "burst": {name: _megabytes(size) for name, size in model.burst_bytes.items()},
         **{
             operation: {_size(point.size_bytes): dict(_durations(point)) for point in points}
             for operation, points in model.points.items()
@@ -330,11 +373,15 @@ def _durations(point: SizePoint) -> Iterator[tuple[str, str | list[str]]]:
         yield f"p{percent:g}", _microseconds(duration_ns)
     yield "means", [_microseconds(mean_ns) for mean_ns in point.durations.means]
     if point.rate:
-        yield "rate", f"{_shortest(point.rate / 1e6)}MB/s"
+        yield "rate", f"{_megabytes(point.rate)}/s"
 
 
 def _microseconds(duration_ns: int) -> str:
     return f"{_shortest(duration_ns / 1000)}us"
+
+
+def _megabytes(size_bytes: int) -> str:
+    return f"{_shortest(size_bytes / 1e6)}MB"
 
 
 def _shortest(value: float) -> str:

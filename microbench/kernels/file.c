@@ -12,8 +12,8 @@
  * syncs for itself; with `grouped` a sync serves all that wait, as databases' group commit does.
  *
  * `direct` goes past the page cache: `auto` where file system and size allow it. A job through the
- * page cache finds its range there (with `cold`, nothing of what an operation reads), another one
- * finds it empty. With a `queue_depth` above 1 each thread has that number of calls under way, by
+ * page cache finds its range there (with `cold`, nothing of what an operation reads; sequential reads
+ * only what was read ahead), another one finds it empty. With a `queue_depth` above 1 each thread has that number of calls under way, by
  * io_uring.
  *
  * A database uses memory between its calls, so that the kernel finds little of its own in the
@@ -22,20 +22,12 @@
  * another one later: with `migrate` each thread goes to its next processor before an operation.
  * Neither that time nor its processor time is part of a figure.
  *
- * With `huge` its buffers are in huge pages, so that a request of the device is as large as one of large
- * folios of the page cache: of single pages it has the number of segments that the device takes.
- *
  * The first word of each 4 KiB of a file states its place: every read that begins there is checked,
  * and after each repeat a sample of the file.
  */
 #include "file.h"
 
-#include <sys/mman.h>
 #include <sys/stat.h>
-
-#ifndef MADV_COLLAPSE
-#define MADV_COLLAPSE 25 /* Linux 6.1 */
-#endif
 
 enum { MOST_DEPTH = 1024, MOST_ACCESS = 1 << 30, SAMPLES = 64, BUFFER_UNIT = 4096 };
 static const char *const operations[] = {"read", "write", NULL};
@@ -55,7 +47,6 @@ static const struct tb_param params[] = {
     TB_FLAG_KEY(struct file_job, "grouped", grouped, false),
     TB_FLAG_KEY(struct file_job, "cold", cold, false),
     TB_FLAG_KEY(struct file_job, "migrate", migrate, false),
-    TB_FLAG_KEY(struct file_job, "huge", huge, false),
     MB_BYTES_KEY(struct file_job, "touch_bytes", touch_bytes, 0),
     {0},
 };
@@ -143,19 +134,11 @@ static int open_again(int fd, int flags)
     return open(path, O_RDWR | O_CLOEXEC | flags);
 }
 
-static char *buffers_of(size_t count, uint64_t bytes, bool huge)
+static char *buffers_of(size_t count, uint64_t bytes)
 {
-    uint64_t unit = huge ? MB_HUGE_PAGE : BUFFER_UNIT;
-    size_t total = (count * bytes + unit - 1) / unit * unit;
     void *buffers;
-    if (posix_memalign(&buffers, unit, total) == 0) {
-        if (huge) { /* single pages where Linux has none; the heap may have been used before */
-            madvise(buffers, total, MADV_HUGEPAGE);
-            memset(buffers, 1, total);
-            madvise(buffers, total, MADV_COLLAPSE);
-        }
+    if (posix_memalign(&buffers, BUFFER_UNIT, count * bytes) == 0)
         return buffers;
-    }
     fprintf(stderr, "microbench: no memory for %zu buffers of %" PRIu64 " bytes\n", count, bytes);
     abort();
 }
@@ -166,7 +149,7 @@ static bool goes_direct(const struct mb_job *job, const struct file_job *file)
     int fd = open_again(job->target->fd, O_DIRECT);
     if (fd < 0)
         return false;
-    char *buffer = buffers_of(1, file->access_bytes, false);
+    char *buffer = buffers_of(1, file->access_bytes);
     uint64_t second = file->accesses > 1 ? file->access_bytes : 0;
     ssize_t moved = pread(fd, buffer, file->access_bytes, (off_t)(job->offset_bytes + second));
     int reason = errno;
@@ -179,7 +162,7 @@ static bool goes_direct(const struct mb_job *job, const struct file_job *file)
 /* So that the page cache has the range, as far as there is memory. */
 static bool fill_page_cache(const struct mb_job *job, struct tb_error *error)
 {
-    char *buffer = buffers_of(1, MB_MIB, false);
+    char *buffer = buffers_of(1, MB_MIB);
     ssize_t moved = 1;
     for (uint64_t at = 0; at < job->range_bytes && moved > 0; at += (uint64_t)moved)
         moved = pread(job->target->fd, buffer, MB_MIB, (off_t)(job->offset_bytes + at));
@@ -234,14 +217,14 @@ static void begin(struct mb_thread *thread)
     caller->part = &file->parts[thread->index / thread->sharers];
     caller->until_sync = file->sync_every;
     caller->ring.fd = -1;
-    caller->buffers = buffers_of(file->queue_depth, file->access_bytes, file->huge);
+    caller->buffers = buffers_of(file->queue_depth, file->access_bytes);
     for (uint64_t at = 0; at < file->queue_depth * file->access_bytes; at += sizeof(uint64_t))
         *(uint64_t *)(void *)(caller->buffers + at) = tb_random_next(&thread->random);
     caller->cpu = CPU_SETSIZE - 1;
     if (sched_getaffinity(0, sizeof caller->cpus, &caller->cpus) != 0)
         tb_fail(&thread->error, "processors: %s", strerror(errno));
     if (file->touch_bytes) {
-        caller->touched = buffers_of(1, file->touch_bytes, false);
+        caller->touched = buffers_of(1, file->touch_bytes);
         memset(caller->touched, 1, file->touch_bytes);
     }
     tb_hdr_init(&caller->calls);

@@ -100,8 +100,10 @@ static void come_between(struct mb_thread *thread, const struct file_job *file, 
     uint64_t from = tb_monotonic_ns(), cpu_from = tb_thread_cpu_ns();
     if (file->migrate && CPU_COUNT(&caller->cpus) > 1)
         go_to_next_processor(caller);
-    if (file->cold)
-        posix_fadvise(caller->fd, (off_t)offset, (off_t)file->access_bytes, POSIX_FADV_DONTNEED);
+    uint64_t evicted = !file->cold ? 0 : file->random ? file->access_bytes
+                     : offset == caller->part->first_byte ? file->accesses * file->access_bytes : 0;
+    if (evicted)
+        posix_fadvise(caller->fd, (off_t)offset, (off_t)evicted, POSIX_FADV_DONTNEED);
     volatile char *touched = caller->touched;
     for (uint64_t at = 0; at < file->touch_bytes; at += MB_LINE)
         touched[at]++;

@@ -1,5 +1,6 @@
 """How long calls wait for the modelled device of a tier."""
 
+import os
 from dataclasses import replace
 
 import pytest
@@ -115,6 +116,23 @@ def test_a_call_takes_longer_after_the_thread_has_worked(trace, run):
     low, _ = due.layout.bounds()
     assert due.counts[low > 290_000_000].sum() == 2
     assert due.total == 3
+
+
+def test_a_call_takes_longer_on_another_processor_than_that_of_the_last_call(trace, run):
+    processors = sorted(os.sched_getaffinity(0))[:2]
+    if len(processors) < 2:
+        pytest.skip("a single processor")
+    first, second = processors
+    model = DeviceModel("disk", "", "published", False, points=constant(read=10, write=1, sync=1))
+    use(trace, replace(model, elsewhere_ns={"read": 300_000_000}))
+    run(
+        STORED + f"for processor in {[first, first, second, second, first]}:\n"
+        "    os.sched_setaffinity(0, [processor]); os.pread(fd, 4096, 0)"
+    )
+    due = trace.page.read().histogram(DATA_READ, "due")
+    low, _ = due.layout.bounds()
+    assert due.counts[low > 290_000_000].sum() == 2
+    assert due.total == 5
 
 
 def test_durations_are_drawn_from_the_distribution_of_their_size(trace, run):

@@ -108,6 +108,18 @@ def test_after_an_eviction_pages_are_read_again(trace, run):
     assert counted(trace, DATA_READ, "modelled", "cached") == (2, 1)
 
 
+def test_an_eviction_leaves_no_page_that_takes_room(trace, run):
+    use(trace, buffered(read=10, write=10, sync=10), size_bytes=2 * MIB)
+    reads = OPEN_TABLE + (
+        "os.truncate(fd, 4 << 20); os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_RANDOM)\n"
+        "for page in {}: os.pread(fd, 4096, page * 4096)"
+    )
+    run(reads.format("range(512)"))
+    trace.page.evict()
+    run(reads.format("[*range(768), *range(768)]"))
+    assert counted(trace, DATA_READ, "modelled")[0] > 512 + 768
+
+
 def test_without_a_page_cache_every_call_reaches_the_device(trace, run):
     use(trace, DeviceModel("dax", "", "published", False, points=constant(read=1, write=1, sync=1)))
     run(

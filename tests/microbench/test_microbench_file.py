@@ -139,6 +139,8 @@ def test_a_queue_is_filled_again_and_again(microbench, place, operation):
     [
         (file(), {"pread64": 288, "fadvise64": 0}),
         (file(cold=True), {"pread64": 288, "fadvise64": 288}),
+        # The range has 16 accesses, before each sixteenth of which all of it is evicted.
+        (file(cold=True, pattern="sequential"), {"pread64": 288, "fadvise64": 18}),
         (file(operation="write", threads=3), {"pwrite64": 288}),
         (log(), {"pwrite64": 288, "fdatasync": 288}),
         (log(sync="fsync", sync_every=4, threads=3), {"pwrite64": 288, "fsync": 72}),

@@ -129,6 +129,14 @@ def device_suite(
             metric("operation_kernel_ns", [us * US / 2], "lower", **after),
             metric("write_call_duration_ns", calls(us / 20, 1000), "lower", **after),
         ]
+        elsewhere = after | {"measurement": f"{operation}_elsewhere"}
+        on_all = [us * US] * 500 + [us * 1.5 * US] * 500  # on two processors
+        metrics.append(metric(MEASURED[operation], histogram(on_all), "lower", **elsewhere))
+    rate = 1.2345e9 / us
+    metrics.append(metric("bandwidth_bytes_per_second", [rate], "higher", measurement="scan"))
+    checkpoint: dict[str, Any] = {"measurement": "checkpoint", "access_size_bytes": 1 << 24}
+    flush_us = (1 << 24) / rate * 1e6
+    metrics.append(metric(MEASURED["sync"], calls(flush_us, 100), "lower", **checkpoint))
     cold: dict[str, Any] = {"measurement": "cold_read", "access_size_bytes": 16384}
     metrics.append(metric(MEASURED["read"], calls(us * 2 + 8, 1000), "lower", **cold))
     of_sync: dict[str, Any] = {"measurement": "sync", "access_size_bytes": 4096}
@@ -137,7 +145,7 @@ def device_suite(
     metrics.append(metric("operation_duration_ns", calls(us, 1000), "lower", **alone))
     metrics.append(metric("operations_per_second", [4e6 / us], "higher", measurement="parallel"))
     for way, share in (("read", next_to_writes), ("write", 0.5)):
-        rate, of_bulk = 1.2345e9 / us, {"access_size_bytes": 131072}
+        of_bulk = {"access_size_bytes": 131072}
         for moved, labels in ((rate, {"measurement": f"bulk_{way}"}),
                               (rate * share, {"measurement": "both", "job": way})):  # fmt: skip
             metrics.append(

@@ -23,9 +23,7 @@ def test_of_a_throttled_device_the_calls_count_that_did_not_wait_for_the_throttl
 
 def test_of_a_device_that_counts_requests_each_size_has_the_rate_that_the_limit_leaves(tmp_path):
     """300 a second, of which thirty pass at once, and then one waits for 98 ms."""
-    metrics = [
-        metric("bandwidth_bytes_per_second", [300 * 2**20], "higher", measurement="folio_read")
-    ]
+    metrics = [metric("bandwidth_bytes_per_second", [300 * 2**20], "higher", measurement="scan")]
     for size_bytes in (4096, 1 << 20):
         labels: dict[str, Any] = {"measurement": "read", "access_size_bytes": size_bytes}
         times = histogram([70e3] * 290 + [98e6] * 10)
@@ -41,6 +39,17 @@ def test_of_a_device_that_counts_requests_each_size_has_the_rate_that_the_limit_
     for size_bytes, point in limited.items():
         assert point.rate == pytest.approx(300 * size_bytes, rel=0.02)
         assert point.durations.quantiles[-1] == pytest.approx(70e3, rel=0.01)
+
+
+def test_the_burst_of_a_slow_throttle_is_kept(tmp_path):
+    """0.49 MB/s, of which 16 KiB take 33 ms: nineteen of twenty requests passed at once."""
+    labels: dict[str, Any] = {"measurement": "read", "access_size_bytes": 16384}
+    times = metric("operation_duration_ns", histogram([1e5] * 95 + [662e6] * 5), **labels)
+    path = tmp_path / "made.yml"
+    path.write_text(as_yaml(model_of(device_suite(tmp_path, "slow", 2500, times), "made")))
+    loaded = load_model(path)
+    assert loaded.burst_bytes == {"read": pytest.approx(20 * 16384, rel=0.15)}
+    assert loaded.bandwidth["read"] == pytest.approx(1.2345e9 / 2500, rel=0.01)
 
 
 @pytest.mark.parametrize(("share", "directions"), [(0.5, "shared"), (1.0, "separate")])
@@ -76,7 +85,25 @@ def test_a_model_keeps_what_work_before_a_call_adds(tmp_path):
     assert longer == pytest.approx([10_000] * 3, rel=0.05)
 
 
-@pytest.mark.parametrize(("fact", "flushes"), [(True, True), (False, False), (None, False)])
+def test_a_model_keeps_what_calls_take_longer_on_other_processors(tmp_path):
+    """On all processors in turn, half of the calls take half as long again."""
+    made = model_of(device_suite(tmp_path, "ssd", 100), "made")
+    path = tmp_path / "made.yml"
+    path.write_text(as_yaml(made))
+    longer_ns = load_model(path).elsewhere_ns
+    assert [longer_ns[name] for name in OPERATIONS] == pytest.approx([25_000] * 3, rel=0.03)
+
+
+@pytest.mark.parametrize(("measurement", "way"), [("scan", "read"), ("checkpoint", "write")])
+def test_bandwidth_is_that_of_the_page_cache_s_large_requests(tmp_path, measurement, way):
+    labels: dict[str, Any] = {"measurement": measurement, "access_size_bytes": 1 << 24}
+    times = metric("fdatasync_duration_ns", histogram([(1 << 24) / 4e9 * 1e9] * 10), **labels)
+    moved = metric("bandwidth_bytes_per_second", [4e9], "higher", **labels)
+    run = device_suite(tmp_path, "ssd", 100, times if way == "write" else moved)
+    assert model_of(run, "made").bandwidth[way] == pytest.approx(4e9, rel=0.02)
+
+
+@pytest.mark.parametrize(("fact", "flushes"), [(True, True), (False, False), (None, True)])
 def test_a_model_keeps_whether_a_sync_flushes_a_cache(tmp_path, fact, flushes):
     run = device_suite(tmp_path, "ssd", 100)
     manifest = run.directory / "manifest.json"
