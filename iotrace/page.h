@@ -16,7 +16,7 @@
 #include <stdint.h>
 
 #define PAGE_MAGIC 0x31435254424f4954ULL // "TIOBTRC1"
-#define PAGE_VERSION 20
+#define PAGE_VERSION 21
 #define PAGE_SLOTS 1024
 #define PAGE_NAME 16
 
@@ -108,7 +108,7 @@ struct device {
   uint64_t work_processor_ns[OPERATIONS];
   // By how much a read takes longer where 1, 2, 4 … 64 requests are under way, itself included.
   uint64_t depth_longer_ns[MODEL_DEPTHS];
-  // By how much a request takes longer on another processor than the one that ran a call last.
+  // By how much a request takes longer while calls are made on several processors.
   uint64_t elsewhere_ns[OPERATIONS];
   // By enum operation, syncs by bytes that are dirty; the last: of syncs after writes beyond the
   // end of what was written of the file, which the file system has to note, too.
@@ -129,6 +129,7 @@ struct state {
   uint64_t buffered; // bytes that were written into the device's buffer so far
   uint64_t programmed_at;
   uint64_t processor; // which ran the last call, + 1; 0: none yet
+  uint64_t several_until; // calls are taken to be made on several processors
 };
 
 struct models {
@@ -141,7 +142,7 @@ struct models {
 };
 _Static_assert(sizeof(struct service) == 2248, "the writer knows this layout");
 _Static_assert(sizeof(struct device) == 35 * 8 + 4 * 2248, "the writer knows this layout");
-_Static_assert(sizeof(struct state) == 140 * 8, "the harness clears it");
+_Static_assert(sizeof(struct state) == 141 * 8, "the harness clears it");
 _Static_assert(sizeof(struct models) <= MODEL_BYTES, "models fit");
 
 // 512 pages of 4 KiB of one file, which is known by a hash of its device and inode.

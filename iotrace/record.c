@@ -26,6 +26,8 @@
 // After so much processor time of its own, a thread's call finds nothing of the kernel's in the
 // processor's caches: 4 MiB are written to in less.
 #define WORK_NS 300000
+// Calls on two processors within that time are of threads that run at once.
+#define SEVERAL_NS 1000000
 
 static uint64_t clock_ns(clockid_t clock) {
   struct timespec now;
@@ -221,18 +223,21 @@ static bool add_work(struct thread *thread, const struct access *access, struct 
   return true;
 }
 
-// A device's interrupts come to the processor where its last call was made, as long as only one calls;
-// a thread elsewhere is woken from there.
-static void add_way_to_processor(const struct access *access, struct due *due) {
+// A device's interrupts come to one processor, and find it awake where one thread makes all calls there.
+// While calls are made on several, each waits for a processor to wake. A sync of a file that grew waits
+// for the journal's thread, whose processor is another one in any case.
+static void add_way_to_processor(const struct access *access, struct due *due, uint64_t now) {
   struct models *models = models_of_page();
   uint64_t number = models->device_of[access->part] - 1;
-  uint64_t longer_ns = models->devices[number].elsewhere_ns[access->operation];
-  if (longer_ns == 0) {
-    return;
-  }
+  struct state *state = &models->state[number];
   uint64_t here = (uint64_t)sched_getcpu() + 1;
-  uint64_t last = __atomic_exchange_n(&models->state[number].processor, here, __ATOMIC_RELAXED);
-  due->end_ns += last != 0 && last != here ? longer_ns : 0;
+  uint64_t last = __atomic_exchange_n(&state->processor, here, __ATOMIC_RELAXED);
+  if (last != 0 && last != here) {
+    __atomic_store_n(&state->several_until, now + SEVERAL_NS, __ATOMIC_RELAXED);
+  }
+  if (!access->grown && now < __atomic_load_n(&state->several_until, __ATOMIC_RELAXED)) {
+    due->end_ns += models->devices[number].elsewhere_ns[access->operation];
+  }
 }
 
 // Durations that an engine saw contain its waiting for processors, for which calls wait here, too:
@@ -258,7 +263,7 @@ static uint64_t wait_for_device(struct thread *thread, struct cell *cell, const 
     return end;
   }
   bool works = add_work(thread, access, &due);
-  add_way_to_processor(access, &due);
+  add_way_to_processor(access, &due, end);
   uint64_t copied_ns = due.copies ? end - call->start_ns : 0; // part of filling
   due.end_ns += later(copied_ns, due.filling_ns) - due.filling_ns;
   struct distribution *distribution =

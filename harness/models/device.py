@@ -112,8 +112,8 @@ class DeviceModel:
     processor time is stated is not passed on to the base tier, whose own work would be added.
     ``after_work``: by operation. ``depth_longer_ns``: by how much a read takes longer where 2, 4,
     8 and so on requests are under way, itself included; linear between them.
-    ``elsewhere_ns``: by operation, by how much a request takes longer on another processor than the
-    one that made the last call: the device's interrupts come there.
+    ``elsewhere_ns``: by operation, by how much a request takes longer while calls are made on
+    several processors, of which one gets the device's interrupts; without syncs of files that grew.
     ``directions``: whether reads and writes (syncs among them) share the servers and what the
     device moves, or have each their own.
     ``basis``: ``measured`` (on a tier), ``published``, ``target`` (a vendor's promise),

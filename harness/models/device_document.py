@@ -134,8 +134,8 @@ class DeviceDocument(
         Mapping[_Operation, _Duration],
         Meta(
             min_length=1,
-            description="by how much a request takes longer on another processor than the one that "
-            "made the last call and gets the device's interrupts, such as read: 25us",
+            description="by how much a request takes longer while calls are made on several "
+            "processors, of which one gets the device's interrupts, such as read: 25us",
         ),
     ] = field(default_factory=dict)
     directions: Annotated[

@@ -96,7 +96,7 @@ def model_of(run: StoredRun, name: str) -> DeviceModel:
     facts, buffered = tier.facts, tier.kind in _BUFFERED
     processors = run.manifest.host.cpu.threads
     elsewhere_ns = {name: _elsewhere_ns(metrics, name, processors) for name in OPERATIONS}
-    parallel, depth_longer_ns = _depths(metrics, elsewhere_ns["read"], processors)
+    parallel, depth_longer_ns = _depths(metrics, elsewhere_ns["read"])
     in_memory = tier.kind == "tmpfs"  # whoever calls copies: nothing queues
     bandwidth = {
         "read": _in_kb(_largest(metrics, ("read", "bulk_read", "scan"))),
@@ -307,13 +307,11 @@ def _smallest(metrics: Sequence[Metric], name: str, measurement: str) -> Metric:
     )
 
 
-def _depths(
-    metrics: Sequence[Metric], elsewhere_ns: int, processors: int
-) -> tuple[int, tuple[int, ...]]:
+def _depths(metrics: Sequence[Metric], elsewhere_ns: int) -> tuple[int, tuple[int, ...]]:
     """Return the requests that the device serves at once, and how much longer they make a read.
 
-    Requests are served at once as long as one more raises the rate. ``elsewhere_ns``: which all
-    but one of the processors add; it is no part of the queue.
+    Requests are served at once as long as one more raises the rate. ``elsewhere_ns``: which
+    calls on several processors have; it is no part of the queue.
     """
     rates = _rates(metrics)
     means_ns = {threads: threads / rate for threads, rate in rates.items()}
@@ -321,8 +319,7 @@ def _depths(
     parallel = next(threads for threads, rate in rates.items() if rate >= enough)
     alone_ns = means_ns[min(means_ns)]
     longer_ns = {
-        threads: mean_ns - alone_ns - elsewhere_ns * (1 - 1 / min(threads, processors))
-        for threads, mean_ns in means_ns.items()
+        threads: mean_ns - alone_ns - elsewhere_ns for threads, mean_ns in means_ns.items()
     }
     return parallel, tuple(
         max(0, round(longer_ns[threads])) for threads in rates if 1 < threads <= parallel
