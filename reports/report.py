@@ -73,6 +73,7 @@ from reports.over_time import representative
 from reports.page import write_page
 from reports.published import PublishedSeries, published_rows, published_table
 from reports.query_breakdown import breakdown, breakdown_blocks
+from reports.relations import RelationAnswer, relation_answers
 from reports.run_configuration import emulations
 from reports.sections import (
     Block,
@@ -194,6 +195,11 @@ class Report:
         return [f"{answer.where}: {answer.sentence}" for answer in answers]
 
     @cached_property
+    def _relations(self) -> list[RelationAnswer]:
+        """Which tables and indexes to move, where the runs say it."""
+        return list(relation_answers(self.comparable))
+
+    @cached_property
     def _driven(self) -> list[Panel]:
         return self.panels if self.over == DRIVER else driven_by_several(self.runs)
 
@@ -232,7 +238,8 @@ class Report:
 
         ``following``: the command that comes next.
         """
-        yield from (Paragraph(line, "title") for line in (*self._gains, *self._memory))
+        moved = [f"{answer.where}: {answer.sentence}" for answer in self._relations]
+        yield from (Paragraph(line, "title") for line in (*self._gains, *self._memory, *moved))
         yield from answer_blocks(self.answers, following)
         for run_id, status, reason in troubles(self.runs):
             if status == "failed":
@@ -268,6 +275,7 @@ class Report:
         yield from banner(emulations(self.runs))
         yield from (Paragraph(f"{text}.") for text in self._gains)
         yield from (Paragraph(text) for text in self._memory)
+        yield from (Paragraph(f"{answer.where}: {answer.sentence}") for answer in self._relations)
         yield from self._answers()
         yield from self._singles()
         for agreement in self.agreements:
@@ -280,6 +288,7 @@ class Report:
         yield from history_section(self.runs)
         if costs := money(self.comparable, self.prices):
             yield money_section(costs)
+        yield from self._moved_relations()
         yield from durability_section(self.panels)
         if self.agreements:
             yield Section("Agreement of the drivers", [*self._agreement_blocks()], "agreement")
@@ -298,6 +307,15 @@ class Report:
         yield Section("Conditions", [*self._conditions()], "conditions")
         commands = Lines("commands", [f"harness repro {run.run_id}" for run in self.runs])
         yield Section("Method and commands", [Paragraph(_METHOD), commands], "method")
+
+    def _moved_relations(self) -> Iterator[Block]:
+        for number, answer in enumerate(self._relations, 1):
+            from reports.charts.curves import draw_relations  # and matplotlib
+
+            blocks: list[Block] = [*answer.tables()]
+            if drawing := draw_relations(answer, f"relations-{number}"):
+                blocks.insert(0, drawing)
+            yield Section(f"Tables and indexes: {answer.where}", blocks, f"relations-{number}")
 
     def _about(self) -> Paragraph:
         statuses = Counter(str(run.result.status) for run in self.runs)

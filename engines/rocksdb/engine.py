@@ -452,6 +452,7 @@ ENGINE = EngineFactory(
     placeable=RocksDb.supported_parts,
     not_placeable={
         "index": "its indexes are inside its tables",
+        "relations": "it has one column family, whose files have all keys",
         "temp": "it has no temporary files: compactions write new tables next to the old ones",
     },
     make=RocksDb,

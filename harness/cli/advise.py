@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import shlex
 import sys
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -16,6 +17,7 @@ import typer
 
 from harness import registry
 from harness.cli.advise_memory import MEMORY, MemoryArm, memory_arms
+from harness.cli.advise_relations import MOST_ARMS, budgets, check_engine, relation_arms
 from harness.cli.common import given, print_json, stand_ins, store
 from harness.cli.curve import (
     NOT_OF_PLANNED_RUNS,
@@ -28,7 +30,7 @@ from harness.cli.curve import (
 from harness.cli.options import workload_commands
 from harness.cli.run import RunOptions, of_arms, plan_of
 from harness.cli.show import exit_for
-from harness.cli.study import conduct_experiment
+from harness.cli.study import conduct, conduct_experiment
 from harness.errors import RunFailed, UsageError
 from harness.execution.environment import command_environment
 from harness.execution.resolved_run import ResolvedRun
@@ -36,10 +38,11 @@ from harness.execution.run_time import Estimator, assumed_overhead_ns
 from harness.experiment.placement import PARTS
 from harness.experiment.profile import Plan
 from harness.experiment.sequential import Goal
-from harness.experiment.study import Made
+from harness.experiment.study import Made, Study
 from harness.metrics import load_of
 from harness.models.curve import FACTORS
 from harness.models.device import find_model
+from harness.monitors.io import IoMonitor
 from harness.store.documents import as_json
 from harness.store.runs import StoredRun
 from harness.store.spec import RunSpec, content_hash
@@ -50,6 +53,7 @@ from harness.workloads.parameters import Parameters, option_text
 
 if TYPE_CHECKING:
     from reports.advice import PlacementPrediction
+    from reports.relations import RelationUse
 
 #: A difference that is not shown is excluded from this share on.
 _RESOLVE = 0.05
@@ -63,6 +67,7 @@ _OTHER_NS = assumed_overhead_ns(copied_bytes=450_000_000)
 #: Runs that have less time have less data, too: restoring and checking them takes most of it.
 _SHORT_RUN_S = 25.0
 _SHORTEST_S, _LONGEST_S = 3.0, 120.0
+_BUDGET = "20m"
 #: Of the hash in an experiment's name.
 _NAME_DIGITS = 6
 
@@ -89,8 +94,16 @@ class AdviseOptions(RunOptions):
         ),
     ] = None
     budget: Annotated[
-        str, typer.Option(metavar="DURATION", help="Time of this command, loading included.")
-    ] = "20m"
+        str,
+        typer.Option(
+            metavar="DURATION[,SIZE]",
+            help="Time of this command, loading included. With --by-table also bytes to move: "
+            "10GB.",
+        ),
+    ] = _BUDGET
+    by_table: Annotated[
+        bool, typer.Option("--by-table", help="Which tables and indexes to move, not parts.")
+    ] = False
 
 
 @dataclass(frozen=True)
@@ -138,10 +151,21 @@ def advise(parameters: type[Parameters], options: AdviseOptions) -> None:
             f"did you mean --to {MEMORY}{options.to[0]}?",
         )
     refuse_several("advise", replace(options, memory_limit=None) if of_memory else options)
+    duration, budget_bytes = budgets(options.budget, _BUDGET)
+    if budget_bytes is not None and not options.by_table:
+        raise UsageError(
+            f"--budget {options.budget}",
+            "a size is the budget of --by-table",
+            "add --by-table, or give a duration",
+        )
+    options = replace(options, budget=duration)
     options = options if of_memory else _with_models(options)
     requests = stand_ins(options.emulate, options.model)
     with command_environment(options.host, requests, options.quiet) as env:
         every_tier, host_id = env.tiers, env.host.host_id
+    if options.by_table:
+        _by_table(parameters, options, every_tier, budget_bytes)
+        return
     parts = _parts(parameters, options)
     trials = _memory_trials(options, every_tier) if of_memory else None
     if trials is None:
@@ -171,6 +195,122 @@ def advise(parameters: type[Parameters], options: AdviseOptions) -> None:
     answer = partial(_answer, trials, options, less, expectations)
     check = partial(_check_data, parameters, trials) if of_memory else None
     conduct_experiment(plan, options, False, goal, answer=answer, check=check)
+
+
+def _by_table(
+    parameters: type[Parameters],
+    options: AdviseOptions,
+    tiers: Mapping[str, Tier],
+    budget_bytes: int | None,
+) -> None:
+    """Measure which tables and indexes pay off on the faster tier, and print the answer."""
+    from reports.relations import relation_uses
+
+    began_ns = time.monotonic_ns()
+    factory = registry.engine((options.engine or [""])[0], parameters.workload)
+    check_engine(factory)
+    if IoMonitor.name in (options.no_monitor or ()):
+        context = "the I/O trace ranks the tables"
+        raise UsageError("advise --by-table --no-monitor io", context, "leave --no-monitor out")
+    faster = _faster(options, tiers)
+    if len(faster) != 1:
+        context = f"there are several: {', '.join(faster)}" if faster else "there is no other tier"
+        raise UsageError("advise --by-table", context, "name one faster tier: --to TIER")
+    today, (to,) = f"{options.from_}-both", faster
+    supported = factory.supported_parts({})
+    stay = "".join(f",{part}={options.from_}" for part in ("wal", "temp") if part in supported)
+    everything = f"data={to}{stay}"
+    budget_ns = parse_duration_ns(options.budget)
+    less = _less_data(parameters, options, budget_ns / 1e9, MOST_ARMS)
+    sized = {**less, **options.pairs}
+    pairs = _phases(parameters, sized, budget_ns / 1e9, MOST_ARMS, _pairs(MOST_ARMS))
+    name = f"advise-{parameters.workload}-{factory.name}-tables"
+    options = replace(options, name=name, pairs=pairs)
+    # Not one of the arms: it chooses them.
+    ranking = replace(options, placement=[today], label="ranking", name=f"{name}-ranking")
+    made = list[Made]()
+    plan = plan_of(parameters, ranking)
+    conduct(ranking, plan.emulate, lambda _: Study(plan, made.append, again=False))
+    if options.dry_run:
+        if not options.json_:
+            say("The other arms follow from this run: it ranks tables and indexes.")
+        return
+    attempts = [run for batch in made[0].batches for run in batch] or made[0].attempts
+    complete = [run for run in attempts if run.result.status != "failed"]
+    if not complete:
+        exit_for(made[0].attempts)
+        raise RunFailed("advise --by-table", "the run that ranks tables is not complete", "")
+    uses = relation_uses(complete[-1])
+    arms = relation_arms(uses, options.from_, tiers[to], everything, factory, budget_bytes)
+    if not arms.placements:
+        _print_no_relation(uses, options)
+        return
+    every = [*arms.placements, *([arms.everything] if arms.everything else [])]
+    trials = _Trials(
+        (today, options.from_), dict.fromkeys(every, (("relations",), to)), notes=arms.notes
+    )
+    series = {spec.series() for spec in trials.plan(parameters, options).runs}
+    options = replace(options, name=f"{name}-{content_hash(sorted(series))[:_NAME_DIGITS]}")
+    left_ns = max(1, budget_ns - (time.monotonic_ns() - began_ns))
+    goal = Goal(left_ns, _RESOLVE, _MOST_PAIRS, _LOOKS)
+    if not options.json_:
+        for line in arms.notes:
+            say(line)
+    suffix = f",{budget_bytes}B" if budget_bytes is not None else ""
+    answer = partial(_answer_by_table, trials, options, less, suffix)
+    conduct_experiment(trials.plan(parameters, options), options, False, goal, answer=answer)
+
+
+def _print_no_relation(uses: Sequence[RelationUse], options: AdviseOptions) -> None:
+    """Print that nothing is to be measured."""
+    reason = (
+        "no session waited for a table or an index"
+        if uses
+        else "the trace saw no table (see the warnings of the run)"
+    )
+    sentence = f"Leave tables and indexes on {options.from_}: {reason}."
+    if options.json_:
+        answer = {"question": "Which tables and indexes should move?", "sentence": sentence}
+        print_json({"answers": [{**answer, "rows": [], "arms": []}]})
+        return
+    say(sentence)
+
+
+def _answer_by_table(
+    planned: _Trials, options: AdviseOptions, less: Mapping[str, str], suffix: str, made: Made
+) -> None:
+    """Print the answer of ``--by-table``. ``suffix``: the bytes of its budget."""
+    from reports.advice import measured, trials_of
+    from reports.page import print_blocks
+    from reports.relations import relation_answers
+    from reports.series import panels
+
+    base, _ = planned.today
+    usable = [run for run in made.attempts if run.result.status != "failed"]
+    today = next((arm for arm in trials_of(usable, planned.every) if arm.placement == base), None)
+    answers = list(relation_answers(panels(usable, "placement", base))) if today else []
+    pairs = min((len(arm.runs) for arm in trials_of(usable, planned.every)), default=0)
+    further_ns = _further_ns(usable, pairs, len(planned.every)) or parse_duration_ns(options.budget)
+    more = _more(options, further_ns, less=tuple(less), suffix=suffix)
+    if today is None or not answers:
+        raise RunFailed(
+            "advise --by-table", "no two arms are complete", f"see the failed runs; {more.text}"
+        )
+    (answer,) = answers
+    if options.json_:
+        document = {"answers": [answer.to_json()], "ended": made.ended, "experiment": options.name}
+        on = {"measured": measured(today), "less_data": dict(less), "not_tried": [*planned.notes]}
+        print_json({**document, **on, "more": more.to_json() if answer.undecided else None})
+        exit_for(made.attempts)
+        return
+    say(answer.sentence)
+    print_blocks(answer.tables())
+    say(f"Measured: {measured(today)}.")
+    if answer.undecided:
+        say_more(more)
+    say(f"ended: {made.ended}. A report with a chart of bytes and gain:")
+    say_command(f"harness report -e {options.name}{given(options.results)}")
+    exit_for(made.attempts)
 
 
 def _check_data(
@@ -514,11 +654,12 @@ def _more(
     command: str = "advise",
     wanted: Sequence[str] = (),
     less: Sequence[str] = (),
+    suffix: str = "",
 ) -> More:
     """Return the command that keeps the complete runs, with these phases and as much data.
 
     ``wanted``: its own options; without any, the further time as its budget. ``less``: the
-    parameters that made less data, which a larger budget would not.
+    parameters that made less data, which a larger budget would not. ``suffix``: of the budget.
     """
     minutes = math.ceil(further_ns / 60e9)
     words = [Path(sys.argv[0]).name, command, *sys.argv[2:]]
@@ -533,7 +674,7 @@ def _more(
         if name in options.pairs and option_text(name) not in retained
         for word in (option_text(name), options.pairs[name])
     ]
-    ends = wanted or ["--budget", f"{minutes}m"]
+    ends = wanted or ["--budget", f"{minutes}m{suffix}"]
     return More(minutes, shlex.join([*retained, *phases, *ends]))
 
 

@@ -176,7 +176,7 @@ _GROUPS = {
         (
             "Engine and placement",
             "engine placement driver threads cpus memory_limit tuning set_ option listen dsn label"
-            " model emulate from_ to part parts properties tier host",
+            " model emulate from_ to by_table part parts properties tier host",
         ),
         (
             "Measurement",

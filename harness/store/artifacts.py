@@ -83,7 +83,7 @@ class StoredPlan(Artifact, frozen=True):
 class IoCalls(Artifact, frozen=True):
     """Counters of one part, operation and role (harness.iotrace.page), with calls by size."""
 
-    part: Literal["data", "wal", "temp", "index"]
+    part: Literal["data", "wal", "temp", "index", "relations"]
     operation: Literal["read", "write", "sync"]
     role: Literal["foreground", "background", "unknown"]
     calls: _Calls
@@ -148,11 +148,32 @@ class MonitorSamples(Artifact, frozen=True):
                 raise Misfit(f"sample {number} has no monotonic_ns", "", "samples")
 
 
+class RelationCalls(Artifact, frozen=True):
+    """Calls on the files of a relation."""
+
+    role: Literal["foreground", "background"]
+    operation: Literal["read", "write", "sync"]
+    calls: _Counter
+    bytes: _Counter
+    ns: _Counter
+
+
+class RelationIo(Artifact, frozen=True):
+    """A table or index, the size of its files, and what the trace saw of them."""
+
+    kind: Literal["table", "index"]
+    name: str
+    table: str
+    bytes: _Counter
+    io: tuple[RelationCalls, ...]
+
+
 #: The types of artifacts by their names.
 KINDS: Mapping[str, Any] = {
     "accounting": Mapping[str, PlanAccount],
     "background": Mapping[str, tuple[BackgroundTask, ...]],
     "io-operations": Annotated[tuple[IoCalls, ...], Meta(max_length=36)],
+    "io-relations": tuple[RelationIo, ...],
     "latencies": Mapping[str, tuple[LatencyPoint, ...]],
     "microbench": StoredProgramResult,
     "plans": Mapping[str, StoredPlan],

@@ -34,13 +34,17 @@ from reports.charts.drawing import (
 )
 from reports.formatting import quantity_text, stand_in_mark
 from reports.published import PublishedSeries, published_points
+from reports.relations import RelationAnswer
 from reports.response import PointOfCurve, ResponseCurve
 from reports.run_configuration import marked
 from reports.sections import Drawing
+from reports.statistics import Value
 from reports.sweeps import Sweep
 from reports.values import Summary
 
 _MARKERS = "osD^vPX*"
+#: That make a line with the point of nothing moved.
+_FEWEST_ARMS = 2
 _MARK: dict[str, Any] = {"fontsize": "x-small", "rotation": 90, "va": "bottom", "color": FAINT}
 #: As many lines of sweeps, whose colours and markers differ by the arm, can be distinguished.
 _MOST_SWEPT = 12
@@ -356,6 +360,28 @@ def _services(model: DeviceModel) -> Iterator[Curve]:
             yield Curve(_NAMES[service], points)
 
 
+# Tables and indexes: gain over the bytes that are moved ----------------------------------------
+
+_OF_RELATIONS = "Nothing, then the best tables and indexes, then everything. Bars: intervals."
+
+
+def draw_relations(answer: RelationAnswer, name: str) -> Drawing | None:
+    """Draw the speed-up over the bytes that were moved; None of fewer than two arms with one."""
+    points = [
+        (float(arm.size_bytes), _summary(arm.estimate))
+        for arm in answer.every_arm
+        if arm.estimate is not None
+    ]
+    if len(points) < _FEWEST_ARMS:
+        return None
+    emulated = answer.every_arm[0].group.emulated
+    title = f"Speed-up by the bytes that move from {answer.today} to {answer.tier}"
+    nothing = (0.0, Summary(1, 1.0, 1.0, 1.0))
+    curve = Curve("", (nothing, *points), emulated=bool(emulated))
+    plot = Plot(title, "bytes moved", "bytes", "speed-up, ×", "", (curve,), x_log=False)
+    return draw(name, title, [plot], emulated, _OF_RELATIONS)
+
+
 # Response curves -----------------------------------------------------------------
 
 _TITLE = "Throughput over the latency of a part's device (MODELLED)"
@@ -389,10 +415,11 @@ def _curves(response: ResponseCurve) -> Iterator[Curve]:
 
 
 def _point(point: PointOfCurve) -> tuple[float, Summary]:
-    value = point.throughput
-    return point.latency_ns, Summary(
-        1, value.value, value.low or value.value, value.high or value.value
-    )
+    return point.latency_ns, _summary(point.throughput)
+
+
+def _summary(value: Value) -> Summary:
+    return Summary(1, value.value, value.low or value.value, value.high or value.value)
 
 
 def _marks(curves: Sequence[ResponseCurve]) -> dict[float, str]:
