@@ -348,13 +348,14 @@ def test_numa_maps_counts_heap_and_shared_pool_but_not_files(tmp_path: Path) -> 
         tmp_path,
         "/proc/7/numa_maps",
         "5500 default heap anon=10 dirty=10 N0=4 N2=6 kernelpagesize_kB=4\n"
-        "7f00 bind:2 file=/dev/zero\\040(deleted) dirty=2 N2=2 kernelpagesize_kB=2048\n"
+        "5600 default heap anon=8 dirty=8 mapmax=4 N0=8 kernelpagesize_kB=4\n"
+        "7f00 bind:2 file=/dev/zero\\040(deleted) dirty=2 mapmax=4 N2=2 kernelpagesize_kB=2048\n"
         "7f40 default file=/usr/lib/libc.so.6 mapped=99 N0=99 kernelpagesize_kB=4\n",
     )
     pages = residency([7, 8], Kernel(tmp_path))
-    assert pages.anonymous == {0: 4 * 4096, 2: 6 * 4096}
+    assert pages.anonymous == {0: (4 + 8 // 4) * 4096, 2: 6 * 4096}
     assert pages.shared == {2: 2 * (2 << 20)}
-    assert pages.shares()[2] == pytest.approx(1 - 16384 / pages.total_bytes)
+    assert pages.shares()[2] == pytest.approx(1 - 6 * 4096 / pages.total_bytes)
 
 
 def test_a_control_group_has_its_page_cache_by_node(tmp_path: Path) -> None:

@@ -188,6 +188,8 @@ def latency_note(number: int, kernel: Kernel) -> str | None:
 
 _NODE_PAGES = re.compile(r"\bN(\d+)=(\d+)")
 _PAGE_SIZE = re.compile(r"\bkernelpagesize_kB=(\d+)")
+#: Processes that have a page of the mapping, at most.
+_SHARERS = re.compile(r"\bmapmax=(\d+)")
 _FILE = re.compile(r"\bfile=(\S+)")
 #: Shared memory without a file of its own: where a server's buffer pool is.
 _SHARED = re.compile(r"^(/dev/zero|/SYSV|/dev/shm/|/memfd:|/anon_hugepage|anon_inode:)")
@@ -248,6 +250,8 @@ def residency(pids: Iterable[int], kernel: Kernel = LIVE) -> NodeResidency:
     """Residency of the memory of live processes; those that have ended count nothing.
 
     Pages of ordinary files are left out: they have the policy of the process that read them first.
+    Private pages that processes inherited from their parent count once, if all have them: a huge
+    page of a server's first process would else be most of a small server's memory.
     """
     anonymous: dict[int, int] = {}
     shared: dict[int, int] = {}
@@ -259,6 +263,8 @@ def residency(pids: Iterable[int], kernel: Kernel = LIVE) -> NodeResidency:
             totals = shared if file else anonymous
             size = _PAGE_SIZE.search(line)
             page_bytes = int(size.group(1)) * 1024 if size else 4096
+            sharers = None if file else _SHARERS.search(line)
+            counted = page_bytes // int(sharers.group(1)) if sharers else page_bytes
             for node, pages in _NODE_PAGES.findall(line):
-                totals[int(node)] = totals.get(int(node), 0) + int(pages) * page_bytes
+                totals[int(node)] = totals.get(int(node), 0) + int(pages) * counted
     return NodeResidency(anonymous, shared)
