@@ -29,6 +29,7 @@ _RELEVANCE = (
     "threads",
     "tuning",
     "settings.",
+    "env.",
     "engine.version",
     "host.host_id",
     "host.kernel.release",
@@ -66,8 +67,9 @@ def value_text(fact: str, value: str | None) -> str:
         return f"processors {given}" if given else "all processors"
     if fact == "listen":
         return f"TLS on {given}" if given else "private socket alone"
-    if fact.startswith("settings."):
-        return f"{fact.removeprefix('settings.')} {value if value is not None else 'default'}"
+    if fact.startswith(("settings.", "env.")):
+        absent = "not set" if fact.startswith("env.") else "default"
+        return f"{fact.partition('.')[2]} {value if value is not None else absent}"
     return given or "none"
 
 
@@ -99,7 +101,7 @@ def arm_options(run: StoredRun, other: StoredRun) -> str:
     given = {name: value for name in names if (value := run_facts.get(name)) not in (None, "null")}
     return ", ".join(
         f"{name.partition('.')[2]}={readable(value)}"
-        if name.startswith(("settings.", "engine_options."))
+        if name.startswith(("settings.", "env.", "engine_options."))
         else in_words(name, value)
         for name, value in given.items()
     )
@@ -131,7 +133,8 @@ def in_words(fact: str, value: str | None) -> str:
         return f"{parameter_words(fact)} {_number_or_word(readable(value))}"
     if fact == "memory_limit_bytes" and value not in (None, "null"):
         return f"memory limit {value_text(fact, value)}"
-    if fact in ("memory_limit_bytes", "threads", "cpus", "listen") or fact.startswith("settings."):
+    as_valued = ("memory_limit_bytes", "threads", "cpus", "listen")
+    if fact in as_valued or fact.startswith(("settings.", "env.")):
         return value_text(fact, value)
     return f"{_FACTS.get(fact, fact)} {readable(value)}"
 
@@ -307,6 +310,8 @@ def what_was_run(
         alike = len({value for _, value in values}) == 1
         text = values[0][1] if alike else "; ".join(f"{side}: {value}" for side, value in values)
         plain = fact.removeprefix("params.").removeprefix("settings.").replace("_", " ")
+        if fact.startswith("env."):
+            plain = fact.removeprefix("env.")
         shown.append((_NAMES.get(fact, plain), text))
     counts = ((name, sum(run.result.status != "failed" for run in runs)) for name, runs in sides)
     return (*shown, ("repeats", "; ".join(f"{name}: {count}" for name, count in counts)))

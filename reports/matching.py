@@ -88,9 +88,12 @@ def find(
 def _candidates(
     a: Sequence[StoredRun], b: Sequence[StoredRun], run_facts: Mapping[Path, Facts]
 ) -> list[Dimension]:
-    """Dimensions, then single settings, in which no run of A agrees with any of B."""
+    """Dimensions, then single settings and variables, in which no run of A agrees with any of B."""
     settings = {
-        f for run in (*a, *b) for f in run_facts[run.directory] if f.startswith("settings.")
+        fact
+        for run in (*a, *b)
+        for fact in run_facts[run.directory]
+        if fact.startswith(("settings.", "env."))
     }
     dimensions = [*DIMENSIONS.values(), *(dimension(name) for name in sorted(settings))]
     return [

@@ -149,6 +149,7 @@ DIMENSIONS: dict[str, Dimension] = {
                 "engine.*",
                 "engine_options.*",
                 "settings.*",
+                "env.*",
                 "dataset.*",
                 *("placement", "emulate", "models", "threads", "cpus", "tuning"),
                 "memory_cap.*",
@@ -227,8 +228,8 @@ def dimension(name: str, facts: Collection[str] = ()) -> Dimension:
 
 
 def fact_named(name: str, facts: Collection[str]) -> str:
-    """Return the fact that a name stands for: parameters and settings need no prefix."""
-    names = (name, f"params.{name}", f"settings.{name}")
+    """Return the fact that a name stands for: parameters, settings, variables need no prefix."""
+    names = (name, f"params.{name}", f"settings.{name}", f"env.{name}")
     return next((fact for fact in names if fact in facts), name)
 
 

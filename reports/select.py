@@ -15,15 +15,19 @@ from harness.store.runs import StoredRun
 from harness.units import parse_size
 from reports.run_configuration import fact_named, spec_facts
 
+#: What a run was given by the names of its workload and engine.
+_GIVEN = ("params.", "settings.", "env.")
+
 
 def select(store: Store, *words: str, among: Sequence[StoredRun] | None = None) -> list[StoredRun]:
     """The finished runs that a selector means, oldest first.
 
-    Conditions ``key=value`` (``run_row.KEYS``, ``params.<name>`` and ``settings.<name>``; values
-    are patterns of harness.paper.pair_query) restrict: a run meets all of them. Names (a run's id,
-    its unique beginning or end, or its path; an experiment, ``name`` or ``name@hash``) list: a run
-    has one of them. The word ``or`` begins another selector. Runs with planted delays only by their
-    id or ``plant=…``. ``among``: the runs that conditions without a name select from (all).
+    Conditions ``key=value`` (``run_row.KEYS``, ``params.<name>``, ``settings.<name>`` and
+    ``env.<name>``; values are patterns of harness.paper.pair_query) restrict: a run meets all of
+    them. Names (a run's id, its unique beginning or end, or its path; an experiment, ``name`` or
+    ``name@hash``) list: a run has one of them. The word ``or`` begins another selector. Runs with
+    planted delays only by their id or ``plant=…``. ``among``: the runs that conditions without a
+    name select from (all).
     UsageError where nothing matches, with what there is.
     """
     by_id: dict[str, StoredRun] = {}
@@ -105,7 +109,7 @@ def _by_fields(runs: list[StoredRun], text: str, named: bool = False) -> list[St
     """The runs that meet all conditions; those with planted delays if they are ``named``."""
     if not text:
         return runs
-    facts = {f for run in runs for f in spec_facts(run) if f.startswith(("params.", "settings."))}
+    facts = {f for run in runs for f in spec_facts(run) if f.startswith(_GIVEN)}
     pairs = _pairs(text, facts)
     runs = every = runs if named or "plant" in pairs else unplanted(runs)
     for key, value in pairs.items():
@@ -140,13 +144,13 @@ def _pairs(text: str, facts: Collection[str]) -> dict[str, str]:
             pairs["placement"] += f",{item.strip()}"
             continue
         key = key if key in KEYS else fact_named(key, facts)
-        is_field = key in KEYS or key.startswith(("params.", "settings."))
+        is_field = key in KEYS or key.startswith(_GIVEN)
         if not separator or not is_field:
             names = [*KEYS, *sorted(fact.partition(".")[2] for fact in facts)]
             raise UsageError(
                 f"runs with {text!r}",
                 f"{key!r} is not a field{nearest(key, names)}",
-                f"fields: {', '.join(KEYS)}, and each parameter and setting by its name",
+                f"fields: {', '.join(KEYS)}, and each parameter, setting and variable by its name",
             )
         if pairs.get(key, value) != value:
             raise UsageError(

@@ -55,6 +55,7 @@ _ARM_OPTIONS = {
     "--placement": "placement",
     "--set": "set_",
     "--option": "option",
+    "--env": "env",
     "--tuning": "tuning",
     "--threads": "threads",
     "--cpus": "cpus",
@@ -103,6 +104,12 @@ class RunOptions(CommonOptions):
     ] = None
     option: Annotated[
         list[str] | None, typer.Option("--option", metavar="NAME=VALUE", help="Engine option.")
+    ] = None
+    env: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--env", metavar="NAME=VALUE", help="Environment of the engine: LD_PRELOAD; may repeat."
+        ),
     ] = None
     listen: Annotated[
         str | None,
@@ -196,7 +203,7 @@ def _of_arm(parameters: type[Parameters], options: RunOptions, text: str) -> dic
         if field == "pairs":
             pairs = {names[option]: value} if option in names else key_values([value], option)
             given[field] = {**given.get(field, options.pairs), **pairs}
-        elif field in ("set_", "option"):
+        elif field in ("set_", "option", "env"):
             given[field] = [*given.get(field, getattr(options, field) or ()), value]
         elif field == "placement":
             given[field] = [value]
@@ -310,6 +317,7 @@ def plan_of(
     fixed = {
         "params": params,
         "settings": key_values(options.set_, "--set"),
+        "env": key_values(options.env, "--env"),
         "engine_options": dict.fromkeys(options.engine, engine_options),
         "tuning": options.tuning,
         "seed": options.seed,

@@ -197,6 +197,7 @@ _DISTINCTIVE = (
     "tuning",
     "settings",
     "engine_options",
+    "env",
     "threads",
     "cpus",
     "memory",

@@ -10,11 +10,17 @@ from harness.engine import DataDirectories, Engine, MemoryPolicy, StoredRelation
 from harness.experiment.placement import Relation
 from harness.host.cgroup import MemoryCap
 from harness.host.cpu_quota import cpu_quotas
-from harness.host.process_maps import async_io, charged_to_groups, hugetlb_bytes, sync_overrides
+from harness.host.process_maps import (
+    async_io,
+    charged_to_groups,
+    hugetlb_bytes,
+    mapped_libraries,
+    sync_overrides,
+)
 from harness.iotrace.page import LIBRARY
 from harness.sequences import grouped
 from harness.store.result import Check, CheckStatus
-from harness.supervise.process import process_identity
+from harness.supervise.process import ProcessId, process_identity
 from harness.supervise.user_files import Credentials, acting_as
 from harness.tiers.linux.kernel import LIVE, Kernel
 from harness.tiers.linux.numa import GroupMemory, Node, NodeResidency
@@ -54,6 +60,25 @@ def memory_check(
     if status == "failed" and limit_bytes is not None:
         detail += f"; {room_left(policy, limit_bytes, kernel)}"
     return Check("memory-policy", status, detail)
+
+
+def preload_check(
+    libraries: Sequence[Path], processes: Sequence[ProcessId], kernel: Kernel = LIVE
+) -> Check:
+    """Check that the engine has the libraries loaded that were to be preloaded.
+
+    The dynamic linker ignores one that it cannot load.
+    """
+    name, detail = "preloaded-libraries", ", ".join(map(str, libraries))
+    mapped = [paths for process in processes if (paths := mapped_libraries(process.pid, kernel))]
+    if not mapped:
+        return Check(
+            "preloaded-libraries", "unknown", f"Linux shows no maps of the engine: {detail}"
+        )
+    missing = [path for path in libraries if not any(str(path.resolve()) in of for of in mapped)]
+    if missing:
+        return Check(name, "failed", f"not loaded: {', '.join(map(str, missing))}")
+    return Check(name, "passed", detail)
 
 
 def demotion_check(

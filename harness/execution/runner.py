@@ -24,6 +24,7 @@ from harness.execution.engine_state import (
     demotion_check,
     memory_check,
     outside_cap,
+    preload_check,
     relations_check,
     unused_memory,
 )
@@ -32,6 +33,7 @@ from harness.execution.memory_policy import in_force, policy_facts
 from harness.execution.observing import second_execution
 from harness.execution.run import Run, limit_not_enforced
 from harness.experiment.placement import Part
+from harness.experiment.server_environment import preloaded
 from harness.host.cgroup import MemoryCap, capped_starter, memory_cap
 from harness.host.footprint import own_memory_bytes
 from harness.host.page_cache import evict
@@ -163,7 +165,7 @@ class _EngineAtWork:
         self.resolved, self.env, self.record, self.stack = resolved, record.env, record, stack
         spec, env = resolved.spec, record.env
         self.trace = _io_trace(resolved, env, stack)
-        confined = capped_starter(env.supervisor, record.cap, resolved.cpus, self.trace)
+        confined = capped_starter(env.supervisor, record.cap, resolved.cpus, self.trace, spec.env)
         #: In force until the end, after that of the engine.
         self.memory = resolved.memory_policy
         if self.memory is not None:
@@ -450,6 +452,8 @@ def _placement_checks(
         checks.append(Check("memory-policy", "passed", resolved.bound_memory))
     if resolved.cpus:
         checks.append(affinity_check(resolved.cpus, engine.processes()))
+    if libraries := preloaded(resolved.spec.env):
+        checks.append(preload_check(libraries, engine.processes()))
     return checks, warnings
 
 

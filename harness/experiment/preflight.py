@@ -21,6 +21,7 @@ from harness.execution.observing import check_observers
 from harness.execution.run_monitors import check_monitors
 from harness.experiment.placement import DIRECTORY_PARTS, Part
 from harness.experiment.profile import LEAST_MEMORY
+from harness.experiment.server_environment import check_environment
 from harness.experiment.tuning import settings_for
 from harness.host.listen_address import Address, check_listen, parse_listen
 from harness.host.processors import resolve_cpus
@@ -79,6 +80,7 @@ def prepare(spec: RunSpec, env: Environment) -> EngineRun:
         tiers, policy = resolve(spec.placement, env.tiers)
         check_dimms(spec.required_dimms, tiers.values(), env.tiers)
         _check_paths(factory, tiers, env)
+    _check_environment(spec, env)
     cpus = _processors(spec, tiers)
     if spec.memory is not None:
         policy = _bound_memory(spec, tiers, supported)
@@ -255,6 +257,16 @@ def _check_paths(factory: EngineFactory, tiers: Mapping[Part, Tier], env: Enviro
                     f"{factory.title} cannot use a path with {character!r}",
                     "name another directory of that file system in the host file",
                 )
+
+
+def _check_environment(spec: RunSpec, env: Environment) -> None:
+    if spec.env and spec.placement is None:
+        raise UsageError(
+            f"environment {', '.join(spec.env)} for an external server",
+            "the harness does not start it",
+            "leave --env out, and describe its set-up with --label",
+        )
+    check_environment(spec.env, env.credentials)
 
 
 def _processors(spec: RunSpec, tiers: Mapping[Part, Tier]) -> tuple[int, ...]:

@@ -33,6 +33,7 @@ from harness.errors import UsageError, unknown
 from harness.experiment.placement import Placement, parse_placement
 from harness.experiment.profile_document import Profile
 from harness.experiment.profile_overrides import changed, resized, with_drivers, with_params
+from harness.experiment.server_environment import parse_environment
 from harness.host.listen_address import parse_listen
 from harness.host.processors import parse_cpus
 from harness.iotrace.page import parse_plant
@@ -49,7 +50,7 @@ from harness.yamlfile import YamlDocument, evaluate, is_expression, load_yaml
 #: A key of a point: ``("engine",)`` or ``("params", "scale")``.
 _Key = tuple[str, ...]
 #: How many keys lead to a value, where it is not one.
-_DEPTHS = {"params": 2, "settings": 2, "engine_options": 3}
+_DEPTHS = {"params": 2, "settings": 2, "env": 2, "engine_options": 3}
 
 #: A paper's own numbers, next to its profiles.
 _PUBLISHED = "published.csv"
@@ -448,6 +449,10 @@ def _spec(document: YamlDocument, point: _Point, parameters: type[Parameters]) -
             with _blaming(document, point.where(key)):
                 parsed[key] = parse(values[key])
     params = _params(document, point, parameters)
+    env = {}
+    for name, value in values.get("env", {}).items():
+        with _blaming(document, point.where("env", name)):
+            env[name] = parse_environment(name, value)
     return RunSpec(
         workload=point.workload,
         engine=engine,
@@ -470,6 +475,7 @@ def _spec(document: YamlDocument, point: _Point, parameters: type[Parameters]) -
         listen=parsed.get("listen"),
         plant=parsed.get("plant", ()),
         observe=tuple(values.get("observe", ())),
+        env=env,
     )
 
 

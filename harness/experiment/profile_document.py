@@ -48,6 +48,7 @@ _Size = Annotated[
 ]
 _Threads = Annotated[int, Meta(ge=1)]
 _OPTIONS = "by engine name, then by option"
+_ENV = "environment variables of the engine's processes: LD_PRELOAD, MALLOC_CONF"
 
 
 class ConfigurationEntry(Struct, frozen=True):
@@ -57,6 +58,7 @@ class ConfigurationEntry(Struct, frozen=True):
     engine: str | UnsetType = UNSET
     params: _Members | UnsetType = UNSET
     settings: _Members | UnsetType = UNSET
+    env: Annotated[_Members | UnsetType, Meta(description=_ENV)] = UNSET
     engine_options: Annotated[
         Annotated[Mapping[str, _Members], Meta(min_length=1)] | UnsetType,
         Meta(description=_OPTIONS),
@@ -100,6 +102,7 @@ class Axes(Struct, frozen=True):
     threads: Annotated[tuple[_Threads, ...], Meta(min_length=1)] | UnsetType = UNSET
     params: Mapping[str, _Values] | UnsetType = UNSET
     settings: Mapping[str, _Values] | UnsetType = UNSET
+    env: Annotated[Mapping[str, _Values] | UnsetType, Meta(description=_ENV)] = UNSET
     engine_options: Annotated[
         Mapping[str, Annotated[Mapping[str, _Values], Meta(min_length=1)]] | UnsetType,
         Meta(description=_OPTIONS),
@@ -151,6 +154,7 @@ class FixedValues(Struct, frozen=True):
     no_monitors: Annotated[_Texts | UnsetType, Meta(description="excluded")] = UNSET
     params: Mapping[str, Any] | UnsetType = UNSET
     settings: Mapping[str, Any] | UnsetType = UNSET
+    env: Annotated[Mapping[str, Any] | UnsetType, Meta(description=_ENV)] = UNSET
     engine_options: Annotated[
         Mapping[str, Mapping[str, Any]] | UnsetType, Meta(description=_OPTIONS)
     ] = UNSET

@@ -16,7 +16,7 @@ import os
 import secrets
 import shutil
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -273,13 +273,16 @@ def capped_starter(
     cap: MemoryCap | None,
     cpus: tuple[int, ...] = (),
     trace: IoTrace | None = None,
+    engine_env: Mapping[str, str] | None = None,
 ) -> ProcessStarter:
     """Return a starter whose ``capped`` processes go into this cap and on these processors.
 
-    Those that are ``traced``, too, get the trace.
+    Those that are ``traced``, too, get the trace and ``engine_env``.
     """
     confinement = cap.confinement if cap else Confinement()
-    return ProcessStarter(supervisor, replace(confinement, cpus=cpus, trace=trace))
+    return ProcessStarter(
+        supervisor, replace(confinement, cpus=cpus, trace=trace, engine_env=engine_env or {})
+    )
 
 
 def _note(site: CapSite, supervisor: Supervisor) -> tuple[int, str]:

@@ -87,7 +87,7 @@ def sync_overrides(pids: Iterable[int], first: str, kernel: Kernel = LIVE) -> se
     names = {PurePath(word).name for word in words}
     return {
         path
-        for mapped in (_mapped(kernel, pid) for pid in pids)
+        for mapped in (mapped_libraries(pid, kernel) for pid in pids)
         if not any(PurePath(path).name == first for path in mapped)
         for path in mapped
         if (PurePath(path).name in names and _has_sync(kernel.path(path)))
@@ -95,7 +95,8 @@ def sync_overrides(pids: Iterable[int], first: str, kernel: Kernel = LIVE) -> se
     }
 
 
-def _mapped(kernel: Kernel, pid: int) -> set[str]:
+def mapped_libraries(pid: int, kernel: Kernel = LIVE) -> set[str]:
+    """Return the paths of the shared libraries that a process has mapped."""
     lines = (kernel.read(f"/proc/{pid}/maps") or "").splitlines()
     return {line[line.index("/") :] for line in lines if ".so" in line and "/" in line}
 

@@ -29,6 +29,7 @@ _CONDITIONS = {
     "cpus": "processors",
     "label": "set-up of the server",
     "engine_options": "engine options",
+    "env": "environment of the engine",
     "plant": "planted delays",
     "added_monitors": "monitors",
     "no_monitors": "monitors left out",

@@ -144,6 +144,10 @@ class RunSpec(Struct, frozen=True, tag_field="schema", tag=RUN_SCHEMA, omit_defa
         tuple[Annotated[str, Meta(pattern="^[a-z][a-z0-9_]*=.")], ...],
         Meta(description="modelled tiers with their models: fast=zero"),
     ] = ()
+    env: Annotated[
+        Mapping[str, str],
+        Meta(description="variables of the environment of the engine's processes, as given"),
+    ] = {}
     required_dimms: Annotated[
         Mapping[str, str],
         Meta(

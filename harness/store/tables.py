@@ -36,7 +36,8 @@ def _with(row: Row, more: JsonObject, prefix: str) -> Row:
 
 def _run_rows(run: StoredRun) -> Iterator[Row]:
     settings = {f"setting_{name}": str(value) for name, value in run.spec.settings.items()}
-    yield _with(run_row(run), run.spec.params, "param_") | settings
+    env = {f"env_{name}": value for name, value in run.spec.env.items()}
+    yield _with(run_row(run), run.spec.params, "param_") | settings | env
 
 
 def _metrics(run: StoredRun) -> Iterator[tuple[Row, Metric]]:

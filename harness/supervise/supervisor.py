@@ -19,7 +19,7 @@ import signal
 import subprocess
 import threading
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -50,6 +50,7 @@ class Confinement:
     ``cgroup_procs``: files it writes itself into before exec. ``argv_prefix`` and
     ``env``: the launcher that does it instead (systemd-run), where we may not.
     ``cpus``: the processors it may run on; empty for all of them. ``trace``: of its file I/O.
+    ``engine_env``: added to the environment of the engine's processes, those that are traced.
     """
 
     cgroup_procs: tuple[Path, ...] = ()
@@ -57,6 +58,7 @@ class Confinement:
     env: Mapping[str, str] | None = None
     cpus: tuple[int, ...] = ()
     trace: IoTrace | None = None
+    engine_env: Mapping[str, str] = field(default_factory=dict)
 
 
 class ProcessStarter:
@@ -113,12 +115,23 @@ class ProcessStarter:
         if memory is not None and memory.library is not None:
             refuse_static(argv[0], memory)
             preload = {**memory.environment, **preload}
+        added = dict(confinement.engine_env) if traced else {}
+        if clash := sorted({*added} & ({*minimal_environment(home)} | {*(env or {})})):
+            raise RunFailed(
+                f"start {argv[0]}",
+                f"the harness itself sets {', '.join(clash)} of its environment",
+                f"leave --env {clash[0]} out",
+            )
+        libraries = [of["LD_PRELOAD"] for of in (preload, added) if "LD_PRELOAD" in of]
+        if libraries:  # ours come first: nothing is between the trace and Linux
+            preload["LD_PRELOAD"] = ":".join(libraries)
         request = {
             "op": "spawn",
             "argv": [*confinement.argv_prefix, *map(str, argv)],
             "cwd": str(home),
             "env": minimal_environment(home)
             | dict(confinement.env or {})
+            | added
             | preload
             | dict(env or {}),
             "mark": mark,
