@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import shlex
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
+from harness.capture.capture import capture_log
+from harness.capture.summary import summary
 from harness.cli.common import JsonOption, ResultsOption, print_json, store
 from harness.errors import UsageError
 from harness.workloads.sql.answers import write_answers
@@ -49,6 +51,48 @@ def answers(
     if (answers := stored.artifact("answers")) is None:
         raise UsageError(problem, "it has stored none", "name another run")
     _print(folder, write_answers(read, answers), json_)
+
+
+@app.command("capture")
+def capture(
+    folder: _Folder,
+    engine: Annotated[
+        Literal["postgres", "mysql", "mariadb"],
+        typer.Option("--engine", help="DBMS that wrote the log."),
+    ],
+    log: Annotated[
+        list[Path],
+        typer.Option(
+            "--log", metavar="FILE", help="File of the log, or a folder of them; repeats."
+        ),
+    ],
+    database: Annotated[
+        str, typer.Option("--database", help="Database (default: that of almost all statements).")
+    ] = "",
+    user: Annotated[
+        list[str] | None,
+        typer.Option("--user", help="User whose sessions are taken; repeats (default: all)."),
+    ] = None,
+    literals: Annotated[
+        Literal["hide", "keep"],
+        typer.Option("--literals", help="Print statements with their values (keep)."),
+    ] = "hide",
+    json_: JsonOption = False,
+) -> None:
+    """Record a load from a server's log, to be replayed: harness run sql --replay.
+
+    PostgreSQL: csvlog or jsonlog with log_min_duration_statement=0. MySQL, MariaDB: the slow log
+    with long_query_time=0, or the general log.
+    """
+    captured = capture_log(folder, log, engine, database, user or ())
+    if json_:
+        document = captured.header.to_json()
+        if literals == "keep":
+            document["examples"] = captured.examples
+        print_json({"file": str(captured.path), "users": captured.users, **document})
+        return
+    for line in summary(captured, literals == "keep"):
+        print(line)
 
 
 def _print(folder: Path, files: list[Path], json_: bool) -> None:

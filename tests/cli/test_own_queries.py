@@ -169,6 +169,47 @@ def test_answers_of_a_run_become_the_expected_ones(loaded: Any, shop: Path, tmp_
     assert {*stored[1]["top_customers"]} == {"row_count", "digest"}
 
 
+# A recorded load ------------------------------------------------------------------
+
+RECORDED = Path(__file__).parents[1] / "capture/recordings/postgres-15.csv"
+
+
+def test_a_log_is_recorded_without_printing_its_literals(loaded: Any, tmp_path: Path) -> None:
+    command = ("workload", "capture", tmp_path / "made", "--log", RECORDED, "--engine")
+    done = loaded(*command, "postgres")
+    assert done.code == 0 and "o'x" not in done.out and "b=?" in done.out
+    document = loaded(*command, "postgres", "--literals", "keep", "--json").document
+    assert document["statements"] == 42 and "series(1,1000)" in str(document["examples"])
+    assert loaded(*command, "mysql").code == 2
+
+
+def test_a_recorded_load_is_replayed_from_the_loaded_state(loaded: Any, tmp_path: Path) -> None:
+    folder = tmp_path / "recorded"
+    assert (
+        loaded("workload", "capture", folder, "--log", RECORDED, "--engine", "postgres").code == 0
+    )
+    (folder / "tables.sql").write_text("create table filled (a int primary key);")
+    (folder / "load").mkdir()
+    (folder / "load/filled.csv").write_text("a\n1\n")
+    (folder / "check.sql").write_text("select 1 where (select count(*) from t) <> 1000;")
+    options = ("--replay", "--as-fast-as-possible", "--retries", "0", "--repeats", "2")
+    command = ("run", "sql", "--folder", folder, "--engine", "postgres", "--placement", "ssd-both")
+    done = loaded(*command, *options, "--json")
+    assert done.code == 0, done.err
+    for run in done.json["runs"]:  # the table is created in each
+        assert {c["name"]: c["status"] for c in run["checks"]} == {
+            "replay-errors": "passed",
+            "check.sql": "passed",
+        }
+        counts = {m["labels"]["operation"]: m["value"] for m in run["metrics"]
+                  if m["name"] == "operation_count"}  # fmt: skip
+        assert counts["commit"] == 8 and counts["update-t"] == 6
+        assert "operations_per_second" in {m["name"] for m in run["metrics"]}
+    for wrong in (("--speed", "2"), ("--replay", "--users", "3")):
+        assert loaded(*command, *wrong).code == 2
+    assert loaded(*command[:5], "mariadb", *command[6:], "--replay").code == 2
+
+
 # A server of the user's -----------------------------------------------------------
 
 

@@ -8,6 +8,7 @@
     queries/top.sql     one query
     answers/top.csv     its expected rows
     check.sql           queries that must return no rows
+    replay.jsonl        a recorded load (harness.capture)
 
 Whoever owns the folder may change it at any time. So it is opened once, no link in it is
 followed, and what is loaded is a copy that has the digest of what was checked (data.py).
@@ -25,6 +26,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO
 
+from harness.capture.replay_file import REPLAY, Header, read_header
 from harness.errors import UsageError, nearest
 from harness.store.spec import content_hash
 from harness.supervise.user_files import open_regular
@@ -70,6 +72,8 @@ class SqlFolder:
     answers: Mapping[str, str]
     check: str
     digests: Mapping[str, str] = field(repr=False)
+    replay: Header | None = None
+    replay_digest: str = ""
 
     @property
     def data_digest(self) -> str:
@@ -78,8 +82,10 @@ class SqlFolder:
 
     @property
     def content(self) -> str:
-        """Digests of the data, and of queries, answers and check."""
+        """Digests of the data, and of queries, answers, check and recorded load."""
         texts = {"queries": dict(self.queries), "answers": dict(self.answers), "check": self.check}
+        if self.replay is not None:
+            texts["replay"] = self.replay_digest
         others = content_hash(texts)
         return f"{self.data_digest}-{others}"
 
@@ -106,7 +112,14 @@ def read_folder(path: Path) -> SqlFolder:
         queries = opened.texts(QUERIES, "sql")
         answers = opened.texts(ANSWERS, "csv")
         check = opened.text(CHECK) or ""
-        return SqlFolder(path, tables_sql, load, queries, answers, check, digests)
+        replay, replay_digest = None, ""
+        if REPLAY in opened.names(""):
+            with opened.file(REPLAY) as stream:
+                replay = read_header(stream.readline(), f"{path}/{REPLAY}")
+            replay_digest = opened.digest(REPLAY)
+        return SqlFolder(
+            path, tables_sql, load, queries, answers, check, digests, replay, replay_digest
+        )
 
 
 @contextmanager
@@ -141,7 +154,7 @@ class _Opened:
         self._descriptors.clear()
 
     def names(self, folder: str) -> list[str]:
-        """Files of ``load``, ``queries`` or ``answers``, hidden ones left out."""
+        """Files of the folder, of ``load``, ``queries`` or ``answers``, hidden ones left out."""
         if (descriptor := self._descriptors.get(folder)) is None:
             return []
         entries = (path.name for path in Path(f"/proc/self/fd/{descriptor}").iterdir())

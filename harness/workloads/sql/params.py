@@ -246,7 +246,7 @@ class SqlParams(ClientParams):
     workload = "sql"
     smaller = "fewer rows in load/"
     drivers: ClassVar[Mapping[str, str]] = {
-        NATIVE: "the harness itself: the queries of a folder",
+        NATIVE: "the harness itself: the queries of a folder, or its recorded load",
         "pgbench": "scripts of PostgreSQL's client, on data of a folder",
         "sysbench": "scripts in Lua, on data of a folder or of the script's own prepare",
     }
@@ -280,6 +280,25 @@ class SqlParams(ClientParams):
         omit_unset=True,
     )
     warmups: parameters.Warmups = parameters.warmups()
+    replay: bool | None = parameter(
+        default_text="false",
+        option=True,
+        help="Replay the folder's recorded load (harness workload capture).",
+        omit_unset=True,
+    )
+    as_fast_as_possible: bool | None = parameter(
+        default_text="false",
+        option=True,
+        help="Replay each session's statements without waiting for their times.",
+        omit_unset=True,
+    )
+    speed: Annotated[float, Meta(gt=0, extra={"unit": "times the record's"})] | None = parameter(
+        derive=lambda params: 1.0 if params.replay and not params.as_fast_as_possible else None,
+        default_text="1",
+        option=True,
+        help="Speed of a replay.",
+        omit_unset=True,
+    )
     content: Annotated[str, Digests(2)] = parameter(
         derive=lambda params: read_folder(Path(params.folder)).content if params.folder else None,
         default_text="computed",
@@ -287,7 +306,9 @@ class SqlParams(ClientParams):
     )
 
     def resolve(self) -> SqlParams:
-        self.check_scripts()
+        self._check_replay()
+        if not self.replay:
+            self.check_scripts()
         if not self.folder and not self.script:
             raise UsageError(
                 "run sql",
@@ -297,17 +318,38 @@ class SqlParams(ClientParams):
         check_warmups(self.cache, self.warmups)
         return self
 
+    def _check_replay(self) -> None:
+        if not self.replay:
+            for name in ("speed", "as_fast_as_possible"):
+                if getattr(self, name):
+                    raise UsageError(
+                        f"{name} without replay", "nothing is replayed", "add --replay"
+                    )
+            return
+        for name in ("script", "users", "rate", "max_tries", "define"):
+            if getattr(self, name):
+                raise UsageError(
+                    f"{name} with replay", "the record says what is sent, and when", "leave it out"
+                )
+        if self.as_fast_as_possible and self.speed:
+            raise UsageError(
+                "speed and as_fast_as_possible", "a replay has one of them", "leave one out"
+            )
+
     @property
     def data_digest(self) -> str:
         """The part of ``content`` that loaded data depend on."""
         return self.content.partition("-")[0]
 
     def without_effect(self) -> Collection[str]:
-        """A script is what is run, whatever queries the folder has."""
+        """A script or a record is what is run, whatever queries the folder has."""
         names = ("queries", "cache", "query_timeout_s", "plans", "warmups")
-        return names if self.script else ()
+        return names if self.script or self.replay else ()
 
     def outline(self) -> Outline:
+        if self.replay:
+            ramp_up_ns, window_ns = (t.ns if t else 0 for t in (self.ramp_up, self.duration))
+            return Outline(ramp_up_ns=ramp_up_ns, window_ns=window_ns)
         return self.client_outline() if self.script else Outline(cache=self.cache)
 
     def chosen(self, texts: dict[str, Text]) -> dict[str, Text]:

@@ -35,7 +35,7 @@ from harness.workloads.query_runs import (
     total_metrics,
 )
 from harness.workloads.resume import ResumeCursor
-from harness.workloads.sql import clients, data
+from harness.workloads.sql import clients, data, replay
 from harness.workloads.sql.answers import ExpectedRows, compare_rows, read_answer, shown
 from harness.workloads.sql.folder import (
     ANSWERS,
@@ -111,7 +111,10 @@ class Sql(Workload[SqlParams]):
                 f"folder {params.folder}", "its files are not those of the run", "start a new run"
             )
         data.check_loadable(folder, engine)
-        if not params.script:
+        if params.replay:
+            replay.ReplayDriver(params).check(engine, settings)
+            _check_filled(folder, engine)
+        elif not params.script:
             _queries(params, folder, engine)
             _check_filled(folder, engine)
         names = _statements(folder, engine) if folder.answers else {}
@@ -159,8 +162,8 @@ class Sql(Workload[SqlParams]):
         return self.data_key(params, loading.driver)
 
     def spends_data(self, params: SqlParams) -> bool:
-        """Return whether scripts run, which may write."""
-        return bool(params.script)
+        """Return whether scripts or a record run, which may write."""
+        return bool(params.script or params.replay)
 
     def measure(self, params: SqlParams, session: Session) -> Outcome:
         """Run the queries, then their plans, then check answers and data."""
@@ -171,6 +174,8 @@ class Sql(Workload[SqlParams]):
             raise RunFailed(f"folder {folder.path}", "its files changed meanwhile", "run again")
         if params.script:
             return clients.measure(params, session, lambda: _check_data(folder, engine, params))
+        if params.replay:
+            return replay.measure(params, session, lambda: _check_data(folder, engine, params))
         todo = _queries(params, folder, engine)
         with closing(ResumeCursor(session, engine, params.cache, len(todo))) as cursor:
             runs: QueryRuns[Query] = QueryRuns(

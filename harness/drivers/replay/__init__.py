@@ -1,0 +1,1 @@
+"""A recorded load, offered again: sessions, transactions and statements at their times."""
