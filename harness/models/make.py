@@ -159,7 +159,7 @@ def _points(
             rate = _rate(run.result.metrics, operation, size_bytes) if measured else 0
             yield SizePoint(size_bytes, of_histogram(histogram), rate=rate)
         elif passed >= _LEAST_SHARE:
-            rate = round(size_bytes / histogram.mean * 1e9)
+            rate = _in_kb(size_bytes / histogram.mean * 1e9)
             yield SizePoint(size_bytes, of_histogram(histogram, passed), rate=rate)
 
 
@@ -203,14 +203,14 @@ def _in_kb(value: float) -> int:
 def _rate(metrics: Sequence[Metric], operation: str, size_bytes: int) -> int:
     """Return what several requests of a size move together; 0 where it was not measured."""
     if operation == "read" and size_bytes == _PAGE_BYTES:
-        return round(max(_rates(metrics).values()) * size_bytes * 1e9)
+        return _in_kb(max(_rates(metrics).values()) * size_bytes * 1e9)
     samples = [
         sample
         for metric in _of(metrics, "bandwidth_bytes_per_second", f"bulk_{operation}")
         if metric.labels.get("access_size_bytes") == size_bytes
         for sample in metric.samples or ()
     ]
-    return round(median(samples)) if samples else 0
+    return _in_kb(median(samples)) if samples else 0
 
 
 def _burst_bytes(run: StoredRun, way: str, bandwidth: int) -> int:

@@ -46,8 +46,10 @@ def test_the_burst_of_a_slow_throttle_is_kept(tmp_path):
     labels: dict[str, Any] = {"measurement": "read", "access_size_bytes": 16384}
     times = metric("operation_duration_ns", histogram([1e5] * 95 + [662e6] * 5), **labels)
     path = tmp_path / "made.yml"
-    path.write_text(as_yaml(model_of(device_suite(tmp_path, "slow", 2500, times), "made")))
+    made = model_of(device_suite(tmp_path, "slow", 2500, times), "made")
+    path.write_text(as_yaml(made))
     loaded = load_model(path)
+    assert loaded.digest == made.digest
     assert loaded.burst_bytes == {"read": pytest.approx(20 * 16384, rel=0.15)}
     assert loaded.bandwidth["read"] == pytest.approx(1.2345e9 / 2500, rel=0.01)
 
