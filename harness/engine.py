@@ -574,8 +574,9 @@ class EngineFactory:
     profile's and under the command line's; UsageError names file and line. ``note``: what its user
     should know before a run. ``external`` and ``external_version``: of an engine with the option
     ``external_option``, which names an external server; UsageError if the server does not answer.
-    ``clears_caches``: it does of an external server, so that queries can be cold. ``untested``:
-    written without one to try it on, so that runs warn until it is verified.
+    ``sql_dialect``: name of its SQL in sqlglot, where that is not the engine's. ``clears_caches``:
+    it does of an external server, so that queries can be cold. ``untested``: written without one to
+    try it on, so that runs warn until it is verified.
     """
 
     name: str
@@ -594,6 +595,7 @@ class EngineFactory:
     external: Callable[[EngineContext], Engine] | None = None
     external_version: Callable[[EngineOptions], EngineVersion] | None = None
     external_option: str = "dsn"
+    sql_dialect: str = ""
     clears_caches: bool = False
     untested: bool = False
 

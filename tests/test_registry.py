@@ -38,6 +38,8 @@ ROOT = Path(__file__).parents[1]
 #: are, as a user's, of some engine.
 _OTHERS = {
     "harness/execution/run.py": {"duckdb"},
+    "harness/workloads/sql/public/__init__.py": {"duckdb"},
+    "harness/workloads/sql/public/generate.py": {"duckdb", "postgres"},
     "harness/workloads/tpch/reference.py": {"duckdb"},
     "harness/workloads/tpch/source_database.py": {"duckdb"},
     "harness/drivers/hammerdb/script.py": {"mysql"},

@@ -365,4 +365,5 @@ def factory(flavour: Flavour) -> EngineFactory:
         external=lambda context: ExternalInnoDB(context, flavour),
         installation=partial(choose, flavour),
         external_version=partial(server_version, flavour),
+        sql_dialect="mysql",
     )

@@ -8,27 +8,74 @@ from typing import Annotated, Literal
 
 import typer
 
+from harness import paths, registry
 from harness.capture.capture import capture_log
 from harness.capture.summary import summary
-from harness.cli.common import JsonOption, ResultsOption, print_json, store
-from harness.errors import UsageError
+from harness.cli.common import JsonOption, QuietOption, ResultsOption, print_json, store
+from harness.errors import UsageError, unknown
+from harness.install import install_packages
+from harness.progress import progress_on_stderr
 from harness.workloads.sql.answers import write_answers
-from harness.workloads.sql.example import write_example
+from harness.workloads.sql.example import refuse_used, write_example
 from harness.workloads.sql.folder import read_folder
 from harness.workloads.sql.params import SqlParams
+from harness.workloads.sql.public import BENCHMARKS, public_benchmark, write_public
 
 app = typer.Typer(no_args_is_help=True)
+
+_ENGINE = "duckdb"
 
 _Folder = Annotated[Path, typer.Argument(metavar="FOLDER", help="The folder, such as shop/.")]
 
 
 @app.command("init")
-def init(folder: _Folder, json_: JsonOption = False) -> None:
-    """Write an example: three tables with rows, five queries, answers, a check."""
-    _print(folder, write_example(folder), json_)
+def init(
+    folder: _Folder,
+    benchmark: Annotated[
+        str | None,
+        typer.Option(
+            "--from",
+            metavar="BENCHMARK",
+            help=f"A public benchmark instead, generated here: {', '.join(BENCHMARKS)}.",
+        ),
+    ] = None,
+    scale: Annotated[
+        float | None, typer.Option(metavar="NUMBER", help="With --from: its scale [1].")
+    ] = None,
+    engine: Annotated[
+        str | None,
+        typer.Option(metavar="ENGINE", help=f"With --from: whose SQL to write [{_ENGINE}]."),
+    ] = None,
+    quiet: QuietOption = False,
+    json_: JsonOption = False,
+) -> None:
+    """Write an example: three tables with rows, five queries, answers, a check.
+
+    Of a public benchmark: tables with rows, its queries, and DuckDB's answers to them.
+    """
+    if benchmark is None and (scale, engine) != (None, None):
+        raise UsageError("--scale, --engine", "they are of a public benchmark", "add --from")
+    engine = engine or _ENGINE
+    if benchmark is None:
+        files = write_example(folder)
+    else:
+        size = 1.0 if scale is None else scale
+        public = public_benchmark(benchmark, size)
+        engines = registry.engines_of(SqlParams.workload)
+        if engine not in engines:
+            context = f"workload {SqlParams.workload} has no such engine"
+            raise unknown(f"--engine {engine}", context, engine, sorted(engines))
+        refuse_used(folder)
+        with progress_on_stderr(quiet or json_) as progress:
+            packages = install_packages(
+                public.generator, public.requirements, paths.engines_prefix(), progress
+            )
+            dialect = engines[engine].sql_dialect or engine
+            files = write_public(benchmark, folder, size, dialect, packages, progress)
+    _print(folder, files, json_)
     if not json_:
         name = shlex.quote(str(folder))
-        print(f"next: harness run sql --folder {name} --engine duckdb --placement ssd-both")
+        print(f"next: harness run sql --folder {name} --engine {engine} --placement ssd-both")
 
 
 @app.command("answers")

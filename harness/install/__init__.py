@@ -14,14 +14,15 @@ import platform
 import shutil
 import subprocess
 import sys
-from collections.abc import Mapping
+import sysconfig
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
 from harness import jsonfile, registry
 from harness.errors import RunFailed, UsageError, unknown
-from harness.install.archives import Jars, MavenArchive, SourceArchive, Wheel
+from harness.install.archives import Jars, MavenArchive, Requirements, SourceArchive, Wheel
 from harness.install.debs import Debs
 from harness.install.prefix import NO_SPACE, publish, work_directory
 from harness.progress import Progress
@@ -149,6 +150,7 @@ __all__ = [
     "Pinned",
     "default_engines",
     "install",
+    "install_packages",
     "installed",
     "java_command",
     "linker",
@@ -204,6 +206,11 @@ def install(
             "no such build is pinned",
             f"pinned: {', '.join(pin.version for pin in pins)}",
         )
+    return _install_first(builds, prefix, progress)
+
+
+def _install_first(builds: Sequence[Pinned], prefix: Path, progress: Progress) -> Path:
+    """Install the first build that is available and return its folder; see :func:`install`."""
     for pin in builds:
         folder = prefix / pin.folder
         if folder.is_dir():
@@ -212,7 +219,7 @@ def install(
                 return folder
             progress.say(f"{folder}: {state}; installing it again")
     make_passable(prefix)
-    refuse_noexec(prefix, engine)
+    refuse_noexec(prefix, builds[0].engine)
     refuse_exchangeable(prefix, "engines", "HARNESS_ENGINES")
     failures: list[RunFailed] = []
     for pin in builds:
@@ -228,7 +235,18 @@ def install(
         return folder
     if len(failures) == 1:
         raise failures[0]
-    raise RunFailed(f"install {engine}", "; ".join(map(str, failures)), failures[-1].hint)
+    raise RunFailed(f"install {builds[0].engine}", "; ".join(map(str, failures)), failures[-1].hint)
+
+
+def install_packages(label: str, requirements: Path, prefix: Path, progress: Progress) -> Path:
+    """Install Python packages that are no engine, with a DuckDB among them; returns their folder.
+
+    ``label``: origin, name and version of the one that they are installed for.
+    """
+    _, name, version = label.split()
+    library = f"_duckdb{sysconfig.get_config_var('EXT_SUFFIX')}"
+    build = Pinned(name, version, (Requirements(requirements, label),), ("",), library)
+    return _install_first([build], prefix, progress)
 
 
 def _failure(pin: Pinned, prefix: Path, error: OSError | RunFailed) -> RunFailed:

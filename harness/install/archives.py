@@ -64,6 +64,27 @@ class Wheel:
 
 
 @dataclass(frozen=True)
+class Requirements:
+    """Wheels of a list of exact versions, for this Python; pip runs nothing of a wheel."""
+
+    file: Path
+    label: str
+
+    def fetch(self, folder: Path) -> list[str]:
+        """Install them below ``folder``."""
+        command = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-compile"]
+        command += ["--disable-pip-version-check", "--only-binary=:all:"]
+        command += [f"--requirement={self.file}", f"--target={folder / 'packages'}"]
+        hint = "check the network and pip's index settings, then run it again"
+        run_client(f"install {self.label}", command, folder, hint)
+        return []
+
+    def unpack(self, folder: Path, tree: Path) -> None:
+        """Move them to ``tree``."""
+        (folder / "packages").rename(tree)
+
+
+@dataclass(frozen=True)
 class MavenArchive:
     """``artifact``: group:name:version. ``inner``: path of an archive inside it that contains the
     server. ``below``: the folder in it that becomes the tree. ``programs``: made executable.

@@ -48,6 +48,39 @@ def test_spark_runs_a_query_of_it(loaded: Any, shop: Path) -> None:
     assert {check["status"] for check in run["checks"]} == {"passed"}
 
 
+@pytest.mark.parametrize(
+    ("benchmark", "queries", "of_all"), [("tpcds", "q3,q78", 99), ("ssb", "q1_1,q3_1", 13)]
+)
+def test_a_public_benchmark_has_the_answers_of_another_engine(
+    loaded: Any, tmp_path: Path, benchmark: str, queries: str, of_all: int
+) -> None:
+    folder = tmp_path / benchmark
+    size = ("--from", benchmark, "--scale", "0.01", "--engine", "postgres")
+    made = loaded("workload", "init", folder, *size, "--json").document["files"]
+    assert sum("/queries/" in name for name in made) == of_all
+    only = ("--queries", queries, "--no-plans", "--cache", "warm")
+    code, run = measure(loaded, folder, "postgres", *only)
+    assert (code, run["status"]) == (0, "complete")
+    assert [check["status"] for check in run["checks"]] == ["passed"] * 2
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        ("--from", "tpcd"),
+        ("--from", "ssb", "--scale", "0"),
+        ("--from", "ssb", "--scale", "nan"),
+        ("--from", "ssb", "--engine", "rocksdb"),
+        ("--scale", "2"),
+    ],
+)
+def test_what_no_public_benchmark_can_be_is_an_error_of_usage(
+    loaded: Any, tmp_path: Path, wrong: tuple[str, ...]
+) -> None:
+    assert loaded("workload", "init", tmp_path / "new", *wrong).code == 2
+    assert not (tmp_path / "new").exists()
+
+
 def test_a_row_of_the_check_and_a_wrong_answer_fail_the_run(loaded: Any, shop: Path) -> None:
     (shop / "check.sql").write_text("select 1 as bad where 1 = 2; select id from customer;")
     (shop / "answers/never_bought.csv").write_text("id,name\n1,Product 1\n")

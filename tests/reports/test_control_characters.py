@@ -83,7 +83,7 @@ COMMANDS: dict[str, Sequence[str]] = {
     ],
     "runs sql": ["'SELECT * FROM runs'", "'SELECT * FROM metrics'", "MARK"],
     "runs import": ["MARK"],
-    "workload init": ["OUT/MARK"],
+    "workload init": ["OUT/MARK", "OUT/MARK --from MARK"],
     "workload answers": ["OUT MARK"],
     "data list": [""],
     "data rm": ["MARK --dry-run"],

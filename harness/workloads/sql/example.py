@@ -19,12 +19,7 @@ _FIRST_DAY = date(2024, 7, 1)
 
 def write_example(folder: Path) -> list[Path]:
     """Write the example into a new or empty folder; returns its files."""
-    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise UsageError(
-            f"example in {folder}",
-            "it exists and is not an empty folder",
-            f"name another: harness workload init {shlex.quote(f'{folder}-2')}",
-        )
+    refuse_used(folder)
     texts = {
         str(path.relative_to(_FILES)): path.read_text(encoding="utf-8")
         for path in sorted(_FILES.rglob("*"))
@@ -39,6 +34,16 @@ def write_example(folder: Path) -> list[Path]:
         raise UsageError(
             f"example in {folder}", error.strerror or str(error), "name another folder"
         ) from error
+
+
+def refuse_used(folder: Path) -> None:
+    """UsageError unless the folder is new or empty."""
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise UsageError(
+            f"write into {folder}",
+            "it exists and is not an empty folder",
+            f"name another, such as {shlex.quote(f'{folder}-2')}",
+        )
 
 
 def _written(path: Path, text: str) -> Path:
