@@ -44,6 +44,7 @@ Chart = Literal[
     "tiers",
     "working-set",
     "bandwidth",
+    "together",
 ]
 _Names: TypeAlias = tuple[str, ...]
 
@@ -135,6 +136,7 @@ class WorkloadInfo(_Part, frozen=True):
     ``essential``: parameters without which a number of the workload means nothing. ``brief``: more
     of them that a list of runs has room for. ``sweeps``: metrics that are drawn over a parameter.
     ``checks``: names of the checks that a column of the terminal's table of runs counts.
+    ``answer``: a sentence with ``{metric}``, ``{share %}`` and ``{parameter noun}`` in it.
     """
 
     title: str
@@ -143,6 +145,7 @@ class WorkloadInfo(_Part, frozen=True):
     load: Load | None = None
     sweeps: tuple[Swept, ...] = ()
     checks: Mapping[str, _Names] = field(default_factory=dict)
+    answer: str = ""
 
 
 class _File(WorkloadInfo, frozen=True):
@@ -157,7 +160,7 @@ class _File(WorkloadInfo, frozen=True):
     counters: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        of_workload = (self.essential, self.brief, self.load, self.sweeps, self.checks)
+        of_workload = (self.essential, self.brief, self.load, self.sweeps, self.checks, self.answer)
         if not self.title and any(of_workload):
             raise Misfit("the workload has no title", "name it: title: WORKLOAD")
 

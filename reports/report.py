@@ -94,6 +94,7 @@ from reports.statistics import ALPHA, Missing
 from reports.sweeps import Sweep, side_by_side, sweeps
 from reports.table_csv import queries_as_csv, runs_as_csv
 from reports.tables import PanelTables, sweep_table
+from reports.workload_answers import WorkloadAnswer, workload_answers
 
 #: Each is a figure of half a page.
 _MOST_OVER_TIME = 6
@@ -200,6 +201,11 @@ class Report:
         return list(relation_answers(self.comparable))
 
     @cached_property
+    def workload_answers(self) -> list[WorkloadAnswer]:
+        """Answers of workloads that have one, of each arm."""
+        return [*workload_answers(self.panels)]
+
+    @cached_property
     def _driven(self) -> list[Panel]:
         return self.panels if self.over == DRIVER else driven_by_several(self.runs)
 
@@ -238,6 +244,7 @@ class Report:
 
         ``following``: the command that comes next.
         """
+        yield from (Paragraph(answer.text, "title") for answer in self.workload_answers)
         moved = [f"{answer.where}: {answer.sentence}" for answer in self._relations]
         yield from (Paragraph(line, "title") for line in (*self._gains, *self._memory, *moved))
         yield from answer_blocks(self.answers, following)
@@ -273,6 +280,7 @@ class Report:
         """The page: the answers, then sections that are closed at first."""
         yield self._about()
         yield from banner(emulations(self.runs))
+        yield from (Paragraph(f"{answer.text}.") for answer in self.workload_answers)
         yield from (Paragraph(f"{text}.") for text in self._gains)
         yield from (Paragraph(text) for text in self._memory)
         yield from (Paragraph(f"{answer.where}: {answer.sentence}") for answer in self._relations)

@@ -14,6 +14,7 @@ from harness.cli.common import UNNAMED, given, print_json
 from harness.errors import UsageError
 from harness.execution.run_list import last_attempts
 from harness.metrics import load_of, metrics, workload_info
+from harness.store.documents import as_json
 from harness.store.result import Metric, RunResult, label_text
 from harness.store.runs import StoredRun
 from harness.store.spec import canonical_json
@@ -24,7 +25,7 @@ from harness.units import counted, format_ns
 def runs(finished: Sequence[StoredRun], json_: bool) -> None:
     """Print each run with its headline, or all as JSON."""
     if json_:
-        print_json({"runs": [stored.document for stored in finished]})
+        print_json(as_document(finished))
         return
     _print_answers(finished)
     _print_headlines(finished)
@@ -37,6 +38,25 @@ def runs(finished: Sequence[StoredRun], json_: bool) -> None:
     for line, (first, *others) in runs_of.items():
         more = f" and {counted(len(others), 'other run')}" if others else ""
         say(f"{first}{more}: {line}")
+
+
+def as_document(finished: Sequence[StoredRun]) -> dict[str, Any]:
+    """Return the runs, and the answers of workloads that have one."""
+    document: dict[str, Any] = {"runs": [stored.document for stored in finished]}
+    if answers := _workload_answers(finished):
+        document["answers"] = as_json(answers)
+    return document
+
+
+def _workload_answers(finished: Sequence[StoredRun]) -> Sequence[Any]:
+    """Return the answers of workloads that have one; none of runs that are not comparable."""
+    if not any(workload_info(stored.spec.workload).answer for stored in finished):
+        return []
+    from reports.report import Report  # reports are loaded where they are needed
+
+    with suppress(UsageError):
+        return Report(finished).workload_answers
+    return []
 
 
 def _print_answers(finished: Sequence[StoredRun]) -> None:
@@ -57,7 +77,10 @@ def _print_answers(finished: Sequence[StoredRun]) -> None:
 
         with suppress(UsageError):  # runs that are not comparable
             print_blocks(Report(usable).answer_blocks(following))
-    elif len({canonical_json(stored.spec.params) for stored in usable}) > 1:
+        return
+    for answer in _workload_answers(usable):
+        say(answer.text)
+    if len({canonical_json(stored.spec.params) for stored in usable}) > 1:
         say("Next:")
         say_command(following)
 

@@ -183,8 +183,8 @@ def _print_sequence(rule: Sequential, json_: bool, made: Made) -> None:
     compared, looks = results(rule, made.attempts), made.plan.looks
     if json_:
         sequence = {"looks": looks, "counts": list(rule.counts), "ended": made.ended}
-        runs = [stored.document for stored in made.attempts]
-        print_json({"runs": runs, "sequence": {**sequence, "comparisons": as_json(compared)}})
+        comparisons = {**sequence, "comparisons": as_json(compared)}
+        print_json({**show.as_document(made.attempts), "sequence": comparisons})
         return
     show.runs(made.attempts, json_)
     print_table(

@@ -18,6 +18,8 @@ from msgspec import Meta
 from harness.errors import UsageError, nearest
 from harness.units import parse_duration_ns
 
+#: The queries of TPC-H, and of those over TPC-C's tables that are made after them.
+QUERIES: tuple[int, ...] = tuple(range(1, 23))
 _LONGEST_NS = 7 * 24 * 3600 * 10**9
 _UNITS = (("h", 3600 * 10**9), ("m", 60 * 10**9), ("s", 10**9), ("ms", 10**6), ("us", 10**3))
 
@@ -174,6 +176,31 @@ class Texts:
             if not isinstance(word, str) or not re.fullmatch(self.pattern, word.strip()):
                 raise UsageError(f"{name} {word!r}", self.wrong, self.hint)
         return tuple(word.strip() for word in words)
+
+
+@dataclass(frozen=True)
+class QueryNumbers:
+    """Some of ``QUERIES``, in the order in which they are named."""
+
+    values = "1 to 22, each once"
+
+    def parse(self, name: str, value: Any) -> tuple[int, ...]:
+        problem = f"{name} {value!r}"
+        hint = "name queries from 1 to 22, each once, such as 1,6"
+        items = value.split(",") if isinstance(value, str) else value
+        if isinstance(items, int) and not isinstance(items, bool):
+            items = [items]
+        if not isinstance(items, list | tuple) or not items:
+            raise UsageError(problem, "not a list of queries", hint)
+        numbers: list[int] = []
+        for item in items:
+            text = str(item).strip()
+            if not text.isdecimal() or isinstance(item, bool) or int(text) not in QUERIES:
+                raise UsageError(problem, f"{text!r} is not the number of a query", hint)
+            if int(text) in numbers:
+                raise UsageError(problem, f"query {int(text)} is named twice", hint)
+            numbers.append(int(text))
+        return tuple(numbers)
 
 
 def is_number(value: Any) -> bool:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 
 from harness.metrics import Chart, metrics
-from reports.charts.bars import bars_on_log_axis, rate_bars
+from reports.charts.bars import bars_on_log_axis, rate_bars, rates_together
 from reports.charts.forest import speedups
 from reports.charts.stacked import (
     memory_bandwidth,
@@ -40,6 +40,7 @@ CHARTS: Mapping[Chart, Mapping[str, Draw]] = {
     "tiers": {"tiers": tier_bytes},
     "working-set": {"working-set": working_set},
     "bandwidth": {"bandwidth": memory_bandwidth},
+    "together": {"together": rates_together},
 }
 #: Roles of results; what has another one explains them.
 _RESULTS = ("headline", "detail", "part")

@@ -16,7 +16,9 @@ from reports.charts.drawing import (
     bar_places,
     columns,
     finish,
+    heading_above,
     new_figure,
+    new_grid,
     panel_title,
     query_figure,
     style,
@@ -31,6 +33,8 @@ from reports.values import Point, Quantity, Summary, in_order
 _BELOW = -0.16
 #: In legends.
 _AT_LIMIT, _PUBLISHED = "reached its time limit", " as published"
+#: What the metrics of work alone begin with.
+_ALONE = "alone_"
 
 
 def bars_on_log_axis(
@@ -190,6 +194,50 @@ def rate_bars(panel: Panel, metric: str, title: str, name: str) -> Drawing | Non
         )
         axes.set_ylabel(title.replace(", ", "\n"))
         return _finished(axes, panel, name, title, len(panel.arms), -0.04)
+
+
+def rates_together(panel: Panel, metric: str, title: str, name: str) -> Drawing | None:
+    """All rates of work that is measured together and alone, side by side, from zero.
+
+    ``metric``: one of them; the others begin with its first word, too, and each has a metric that
+    begins with ``alone`` in its place.
+    """
+    prefix = f"{metric.partition('_')[0]}_"
+    names = dict.fromkeys(q.name for arm in panel.arms for q in arm.points if not q.labels)
+    rates = [
+        (rate, alone)
+        for rate in names
+        if rate.startswith(prefix) and (alone := f"{_ALONE}{rate.removeprefix(prefix)}") in names
+    ]
+    if not rates:
+        return None
+    with style():
+        figure, places = new_grid(len(rates), max(3.6, 1.4 + 0.8 * len(panel.arms)), 3.4)
+        for axes, of_rate in zip(places, rates, strict=True):
+            for index, arm in enumerate(panel.arms):
+                at, width = bar_places(index, len(panel.arms), len(of_rate))
+                points = [arm.point(Quantity(rate)) for rate in of_rate]
+                shown = [(x, p.summary) for x, p in zip(at, points, strict=True) if p]
+                bars = [x for x, _ in shown], width * 0.94
+                _draw_arm(axes, bars, index, arm, [summary for _, summary in shown])
+            axes.set_ylim(bottom=0)
+            axes.set_xlim(-0.6, len(of_rate) - 0.4)
+            axes.set_xticks(range(len(of_rate)), [prefix.rstrip("_"), _ALONE.rstrip("_")])
+            axes.yaxis.set_major_locator(MaxNLocator(6))
+            axes.yaxis.set_major_formatter(
+                FuncFormatter(lambda value, _: significant(value).removesuffix(".0"))
+            )
+            axes.grid(visible=False, axis="x")
+            axes.set_title(of_rate[0].removeprefix(prefix).replace("_", " "), loc="left")
+        places[0].legend(
+            loc="upper left",
+            bbox_to_anchor=(0, -0.1),
+            ncols=columns(places[0], [arm.marked_name for arm in panel.arms], 3),
+            borderaxespad=0,
+        )
+        heading = f"Rates together and alone: {panel.title}"
+        heading_above(figure, heading)
+        return finish(figure, name, heading, heading, _caption(places[0], ()))
 
 
 def _finished(

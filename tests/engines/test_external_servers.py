@@ -13,8 +13,8 @@ from harness import paths, registry
 from harness.engine import LoadRequest
 from harness.errors import RunFailed, UsageError
 from harness.progress import SilentProgress
+from harness.workloads.streams import Streams
 from harness.workloads.tpch.statements import TpchStatement
-from harness.workloads.tpch.throughput import _Streams
 
 KEY, SCHEMA = "tpch-abc123", "tierbench_tpch_abc123"
 OF_OWNER = (
@@ -175,7 +175,7 @@ def test_a_server_of_the_other_engine_is_refused(server, dsn):
 
 @pytest.mark.only("mysql")
 def test_a_failure_in_one_query_stream_ends_the_statements_of_the_others(external, server):
-    streams = [
+    statements = [
         [TpchStatement(1, {}, "select no_such", 1)],
         [TpchStatement(2, {}, "select sleep(3600)", 2)],
     ]
@@ -183,8 +183,9 @@ def test_a_failure_in_one_query_stream_ends_the_statements_of_the_others(externa
 
     def run() -> None:
         try:
-            with SilentProgress().task("streams", 2) as task:
-                _Streams(external, None, task).run(streams, None, [])
+            with SilentProgress().task("streams", 2) as task, Streams(external) as streams:
+                streams.start([streams.queries(texts, [], None, task) for texts in statements])
+                streams.wait()
         except RunFailed as error:
             failures.append(error)
 

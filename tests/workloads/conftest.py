@@ -26,8 +26,11 @@ def running():
             stack.callback(engine.kill)
             inside = engine if engine.inside_client else None
             clients = Clients(lab.supervisor, lab.credentials, lab.directory("c"), inside)
-            progress = SilentProgress()
-            workload.load(params, Loading(engine, "loadgen", None, clients, 2, progress))
+            progress, source = SilentProgress(), None
+            if workload.source_key(params, engine):
+                source = lab.directory("source")
+                workload.generate(params, engine, source, progress)
+            workload.load(params, Loading(engine, "loadgen", source, clients, 2, progress))
             yield Session(
                 engine,
                 progress,

@@ -13,10 +13,10 @@ from msgspec import Meta
 
 from harness import jsonfile
 from harness.errors import UsageError
-from harness.workloads.kinds import Choice, Count, Duration, Flag, Number, Texts, Time
+from harness.workloads.kinds import Choice, Count, Duration, Flag, Number, QueryNumbers, Texts, Time
 from harness.workloads.parameters import ParameterError, Parameters, parameter
 from harness.workloads.tpcc.params import TpccParams, _MixKind
-from harness.workloads.tpch.params import TpchParams, _Dates, _Queries, _Scale
+from harness.workloads.tpch.params import TpchParams, _Dates, _Scale
 from harness.workloads.ycsb.params import YcsbParams, _CoreKind
 
 
@@ -82,7 +82,7 @@ BAD_VALUES: dict[type, list[Any]] = {
     _CoreKind: ["g", 1],
     _MixKind: ["dekc", {"neworder": 45}, {"new_order": -1}, {"new_order": 0}],
     _Scale: [0, -1, 1e9, math.nan, math.inf, "1", True, 0.001],
-    _Queries: ["1,1", "0", "23", "one", "1,,2", [], {"1": 2}, True, [1.5]],
+    QueryNumbers: ["1,1", "0", "23", "one", "1,,2", [], {"1": 2}, True, [1.5]],
     _Dates: ["1995-01-01,1994-01-01", "1995-01-01", "1994-13-01,1995-01-01"],
 }
 

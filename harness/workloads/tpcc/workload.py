@@ -85,7 +85,7 @@ from harness.workloads.window import DrivenWorkload, LoadingDriver, check_mix, w
 #: 2.7.4.2): they have less to do, and are sooner done.
 _SKIPPED = 0.01
 #: Share of the New-Orders that roll back (clause 2.4.1.4).
-_ROLLED_BACK = 0.01
+ROLLED_BACK = 0.01
 #: Connections in use for more than this share of the time are waited for, now and then.
 _BUSY = 0.8
 _NS_PER_MIN = 60e9
@@ -153,7 +153,7 @@ class Tpcc(DrivenWorkload[TpccParams]):
             closed=params.rate is None and not params.think_time,
             rates=list(rates(driven)),
             checks=[
-                check_mix(driven, NOUNS, shares(params.mix), params.users, _ROLLED_BACK),
+                check_mix(driven, NOUNS, shares(params.mix), params.users, ROLLED_BACK),
                 check_remote(params.warehouses, engine),
                 check_population(params.warehouses, engine),
                 *(

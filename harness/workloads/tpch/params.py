@@ -12,7 +12,7 @@ from msgspec import Meta
 from harness.errors import UsageError
 from harness.store.spec import Json
 from harness.workloads import parameters
-from harness.workloads.kinds import Number, is_number
+from harness.workloads.kinds import Number, QueryNumbers, is_number
 from harness.workloads.parameters import CacheMode, Outline, Parameters, check_warmups, parameter
 from harness.workloads.tpch.qgen import QUERIES, SEEDS
 from harness.workloads.tpch.refresh_data import LARGEST_SET
@@ -53,29 +53,6 @@ class _Scale(Number):
                 f"the next scale that works is {usable:g}; {scales}",
             )
         return int(value) if value == int(value) else float(value)
-
-
-@dataclass(frozen=True)
-class _Queries:
-    values = "1 to 22, each once"
-
-    def parse(self, name: str, value: Any) -> tuple[int, ...]:
-        problem = f"{name} {value!r}"
-        hint = "name queries from 1 to 22, each once, such as 1,6"
-        items = value.split(",") if isinstance(value, str) else value
-        if isinstance(items, int) and not isinstance(items, bool):
-            items = [items]
-        if not isinstance(items, list | tuple) or not items:
-            raise UsageError(problem, "not a list of queries", hint)
-        numbers: list[int] = []
-        for item in items:
-            text = str(item).strip()
-            if not text.isdecimal() or isinstance(item, bool) or int(text) not in QUERIES:
-                raise UsageError(problem, f"{text!r} is not a query of TPC-H", hint)
-            if int(text) in numbers:
-                raise UsageError(problem, f"query {int(text)} is named twice", hint)
-            numbers.append(int(text))
-        return tuple(numbers)
 
 
 @dataclass(frozen=True)
@@ -138,7 +115,7 @@ class TpchParams(Parameters):
         option=True,
         help="Scale factor; TPC itself defines 1, 10, 30, 100 … only.",
     )
-    queries: Annotated[tuple[int, ...], _Queries()] = parameter(
+    queries: Annotated[tuple[int, ...], QueryNumbers()] = parameter(
         list(QUERIES),
         default_text="all",
         option=True,

@@ -16,12 +16,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TypeAlias, TypeVar
 
 from harness.errors import UsageError
+from harness.workloads.kinds import QUERIES as QUERIES
 
 #: Value of each substitution parameter, named as in clause 2.4.x.3 in lower case.
 Values: TypeAlias = dict[str, str | list[str]]
 _T = TypeVar("_T")
 
-QUERIES: tuple[int, ...] = tuple(range(1, 23))
 _MULTIPLIER, _MODULUS = 16807, 2**31 - 1
 #: 0 and the modulus are fixed points of the generator: every draw would be the lowest
 #: value, and query 7 would look for a second nation for ever.

@@ -8,11 +8,7 @@ after the whole: the use of one query among concurrent ones cannot be measured.
 
 from __future__ import annotations
 
-import queue
-import threading
-import time
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack, closing
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
@@ -24,14 +20,12 @@ from harness.store.documents import from_members
 from harness.workload import Session
 from harness.workloads.query_runs import Execution, WarmUp, execute, warm_up
 from harness.workloads.resume import ResumeCursor
+from harness.workloads.streams import Streams
 from harness.workloads.tpch.params import TpchParams
 from harness.workloads.tpch.refresh import FUNCTIONS, Applied, Function, RefreshFunctions
 from harness.workloads.tpch.statements import TpchStatement, power_statements, stream_statements
 
 _STEP = "throughput"
-#: Number and interval of requests to a server to cancel a statement.
-_CANCELS = 5
-_CANCEL_WAIT_S = 1.0
 
 
 @dataclass(frozen=True)
@@ -100,8 +94,7 @@ def run_throughput(
         total = sum(map(len, statements)) + len(refresh)
         before = dict(session.counters("before"))
         with session.progress.task(f"{len(statements)} TPC-H query streams", total) as task:
-            streams = _Streams(engine, params.query_timeout_s, task)
-            result = streams.run(statements, functions, refresh)
+            result = _run_streams(params, engine, statements, functions, refresh, task)
         counters = difference(before, session.counters("after"))
         return replace(result, counters=counters, warm_up=passes)
 
@@ -134,124 +127,31 @@ def _untimed_pass(params: TpchParams, engine: Engine, cursor: ResumeCursor) -> i
     return total_ns
 
 
-class _Streams:
-    """The threads of one throughput test. The first failure of one ends them all."""
-
-    def __init__(self, engine: Engine, timeout_s: float | None, task: Task) -> None:
-        self._engine = engine
-        self._timeout_s = timeout_s
-        self._task = task
-        self._stopped = threading.Event()
-        self._ends: queue.SimpleQueue[BaseException | None] = queue.SimpleQueue()
-
-    def run(
-        self,
-        statements: Sequence[Sequence[TpchStatement]],
-        functions: RefreshFunctions | None,
-        refresh: Sequence[tuple[Function, int]],
-    ) -> ThroughputTest:
-        """Connect, start together, wait for all."""
-        executions: list[list[Execution[TpchStatement]]] = [[] for _ in statements]
-        applied: list[Applied] = []
-        work: list[Callable[[SqlConnection], None]] = [
-            partial(self._query, stream, into)
+def _run_streams(
+    params: TpchParams,
+    engine: Engine,
+    statements: Sequence[Sequence[TpchStatement]],
+    functions: RefreshFunctions | None,
+    refresh: Sequence[tuple[Function, int]],
+    task: Task,
+) -> ThroughputTest:
+    """Start all streams together, wait for all."""
+    executions: list[list[Execution[TpchStatement]]] = [[] for _ in statements]
+    applied: list[Applied] = []
+    with Streams(engine) as streams:
+        works = [
+            streams.queries(stream, into, params.query_timeout_s, task)
             for stream, into in zip(statements, executions, strict=True)
         ]
-        if functions is not None:
-            work.append(partial(self._refresh, functions, refresh, applied))
-        with ExitStack() as stack:
-            connect = self._engine.connect
-            connections = [stack.enter_context(closing(connect())) for _ in work]
-            self._together(work, connections)
-        return ThroughputTest(executions, applied)
 
-    def _together(
-        self, work: Sequence[Callable[[SqlConnection], None]], connections: Sequence[SqlConnection]
-    ) -> None:
-        start = threading.Barrier(len(work))
-        threads = [
-            threading.Thread(target=self._thread, args=(start, task, connection), daemon=True)
-            for task, connection in zip(work, connections, strict=True)
-        ]
-        for thread in threads:
-            thread.start()
-        try:
-            for _ in threads:
-                if (error := self._ends.get()) is not None:
-                    raise error
-        except BaseException:
-            # Without its server a statement under way ends; then the thread does.
-            self._stopped.set()
-            start.abort()
-            if self._engine.kind == "external":
-                _cancel(threads, connections)
-            self._engine.kill()
-            for thread in threads:
-                thread.join()
-            raise
-        for thread in threads:
-            thread.join()
+        def apply(connection: SqlConnection) -> None:
+            assert functions is not None
+            for function, pair in refresh:
+                if streams.stopped:
+                    return
+                applied.append(functions.apply(connection, function, pair))
+                task.advance(note=f"{function} of pair {pair} done")
 
-    def _thread(
-        self,
-        start: threading.Barrier,
-        work: Callable[[SqlConnection], None],
-        connection: SqlConnection,
-    ) -> None:
-        try:
-            start.wait()
-            work(connection)
-        except BaseException as error:
-            self._ends.put(error)
-        else:
-            self._ends.put(None)
-
-    def _query(
-        self,
-        stream: Sequence[TpchStatement],
-        into: list[Execution[TpchStatement]],
-        connection: SqlConnection,
-    ) -> None:
-        for statement in stream:
-            if self._stopped.is_set():
-                return
-            submitted_ns = time.monotonic_ns()
-            result = execute(connection, statement, self._timeout_s)
-            ended_ns = time.monotonic_ns()
-            duration_ns, rows = (None, []) if result is None else (result.duration_ns, result.rows)
-            into.append(
-                Execution(
-                    statement, duration_ns, rows, submitted_ns=submitted_ns, ended_ns=ended_ns
-                )
-            )
-            self._task.advance(note=f"{statement.name} done")
-
-    def _refresh(
-        self,
-        functions: RefreshFunctions,
-        todo: Sequence[tuple[Function, int]],
-        into: list[Applied],
-        connection: SqlConnection,
-    ) -> None:
-        for function, pair in todo:
-            if self._stopped.is_set():
-                return
-            into.append(functions.apply(connection, function, pair))
-            self._task.advance(note=f"{function} of pair {pair} done")
-
-
-def _cancel(threads: Sequence[threading.Thread], connections: Sequence[SqlConnection]) -> None:
-    """Cancel the statements on an external server, which continues them without our connections.
-
-    More than once: a thread may have been just about to send its next statement.
-    """
-    for _ in range(_CANCELS):
-        left = [
-            (thread, connection)
-            for thread, connection in zip(threads, connections, strict=True)
-            if thread.is_alive()
-        ]
-        for _, connection in left:
-            connection.cancel()
-        for thread, _ in left:
-            thread.join(_CANCEL_WAIT_S)
+        streams.start([*works, *([apply] if functions is not None else [])])
+        streams.wait()
+    return ThroughputTest(executions, applied)

@@ -1,0 +1,1 @@
+\ir ../../../_sql/htap/20_keys.sql

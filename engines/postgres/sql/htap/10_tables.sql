@@ -1,0 +1,1 @@
+\ir ../../../_sql/htap/10_tables.sql

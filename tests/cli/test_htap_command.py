@@ -1,0 +1,91 @@
+"""Transactions and analytics at once through the command, on a real server."""
+
+import pytest
+from run_values import values
+
+from harness import hdr
+
+HTAP = ("run", "htap", "--engine", "postgres", "--placement", "ssd-both", "--warehouses", "1",
+        "--users", "2", "--queries", "1,6,13,22")  # fmt: skip
+SHORT = ("--ramp-up", "1s", "--duration", "3s")
+RATES = ("transactions_per_second", "queries_per_hour")
+
+
+@pytest.fixture(scope="module")
+def measured(loaded):
+    return loaded(*HTAP, *SHORT, "--seed", "1", "--name", "both", "--json")
+
+
+def test_each_rate_is_measured_alone_and_together(loaded, measured):
+    run = measured.run
+    assert (run["status"], run["spec"]["driver"]) == ("complete", "loadgen"), run["checks"]
+    for name, share in zip(RATES, ("transactions", "queries"), strict=True):
+        together, alone = (values(run, f"{phase}_{name}") for phase in ("together", "alone"))
+        assert together > 0 and alone > 0
+        assert values(run, f"{share}_retained_share") == pytest.approx(together / alone)
+    latencies = {
+        (m["labels"]["phase"], m["labels"]["transaction"])
+        for m in run["metrics"]
+        if m["name"] == "transaction_duration_ns" and hdr.decode(m["hdr"]).total
+    }
+    assert {("alone", "new_order"), ("together", "new_order")} <= latencies
+    times = {
+        (m["labels"]["phase"], m["labels"]["query"]): m["samples"]
+        for m in run["metrics"]
+        if m["name"] == "query_duration_ns"
+    }
+    assert {key for key in times if times[key]} == {
+        (phase, query) for phase in ("alone", "together") for query in ("1", "6", "13", "22")
+    }
+    assert loaded.settled() == []
+
+
+def test_data_and_answers_are_checked(measured):
+    checks = [(check["name"], check["status"]) for check in measured.run["checks"]]
+    assert checks.count(("consistency", "passed")) == 12
+    assert checks.count(("answer", "passed")) == checks.count(("repeated", "passed")) == 4
+    assert {"counted", "mix", "population", "remote"} <= {name for name, _ in checks}
+
+
+def test_the_answer_is_a_sentence_with_both_rates(measured):
+    (answer,) = measured.json["answers"]
+    assert "with 2 terminals and 1 stream: " in answer["sentence"]
+    assert answer["sentence"].count("%") == 2
+
+
+def test_the_answer_is_printed_first_and_in_the_report_with_a_picture(loaded, measured, tmp_path):
+    (answer,) = measured.json["answers"]
+    done = loaded("report", "-e", "both", "-o", str(tmp_path))
+    assert done.code == 0, done.err
+    assert answer["sentence"] in (tmp_path / "report.md").read_text().replace("\n", " ")
+    assert list((tmp_path / "figures").glob("*-together.svg"))
+    printed = loaded(*HTAP, *SHORT, "--seed", "1")
+    assert printed.code == 0, printed.err
+    assert "with 2 terminals and 1 stream: " in printed.out.splitlines()[0]
+
+
+def test_a_window_without_each_query_has_no_rate_of_queries(loaded):
+    run = loaded(*HTAP, "--ramp-up", "0s", "--duration", "2s", "--seed", "1",
+                 "-p", "query_timeout=0.000001", "--json").run  # fmt: skip
+    assert run["status"] == "unknown"
+    unknown = [check["labels"] for check in run["checks"] if check["status"] == "unknown"]
+    assert unknown == [{"phase": "alone"}, {"phase": "together"}]
+    named = {metric["name"] for metric in run["metrics"]}
+    assert "together_transactions_per_second" in named
+    assert not named & {"together_queries_per_hour", "queries_retained_share"}
+
+
+@pytest.mark.parametrize(
+    ("argv", "word"),
+    [
+        (("--engine", "duckdb", "--placement", "ssd-both"), "htap"),
+        (("--engine", "postgres", "--placement", "ssd-both", "--streams", "0"), "streams"),
+        (("--engine", "postgres", "--placement", "ssd-both", "--queries", "23"), "queries"),
+        (("--engine", "postgres", "--placement", "ssd-both", "--users", "90", "--streams", "5",
+          "--set", "max_connections=60"), "max_connections"),
+    ],
+)  # fmt: skip
+def test_what_cannot_work_is_refused(harness, argv, word):
+    done = harness("run", "htap", *argv)
+    assert done.code == 2
+    assert word in done.err
