@@ -107,12 +107,14 @@ class PostgresConnection(SqlConnection):
         """
         pgconn, chunks = self.raw.pgconn, list[pq.abc.PGresult]()
         stored = received = total = 0
+        error: psycopg.Error | None = None
         with self.raw.lock:
             started = time.monotonic_ns()
             self.raw.wait(_send(pgconn, sql.encode(self.raw.info.encoding)))
             while (result := self.raw.wait(generators.fetch(pgconn))) is not None:
                 if result.status == pq.ExecStatus.FATAL_ERROR:
-                    raise psycopg.errors.error_from_result(result, self.raw.info.encoding)
+                    error = psycopg.errors.error_from_result(result, self.raw.info.encoding)
+                    continue  # to the last result: the connection is busy until then
                 received += result.ntuples
                 if stored < keep or not chunks:
                     chunks.append(result)
@@ -120,6 +122,8 @@ class PostgresConnection(SqlConnection):
                 else:
                     total += checksum(_rows_of(result))
             duration = time.monotonic_ns() - started
+        if error is not None:
+            raise error
         decoder, rows = Transformer(self.raw), list[tuple[Any, ...]]()
         for result in chunks:
             total += checksum(_rows_of(result))

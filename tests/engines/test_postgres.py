@@ -104,12 +104,13 @@ def test_values_come_back_as_python_values(running):
     assert result.duration_ns > 0
 
 
-def test_timeout_and_errors_leave_the_connection_usable(running):
+@pytest.mark.parametrize("keep", [None, 5])
+def test_timeout_and_errors_leave_the_connection_usable(running, keep):
     connection = running.connect()
     with pytest.raises(QueryTimeout):
-        connection.execute("select pg_sleep(60)", timeout_s=0.05)
+        connection.execute("select pg_sleep(60)", timeout_s=0.05, keep=keep)
     with pytest.raises(RunFailed, match='select nope: column "nope" does not exist'):
-        connection.execute("select nope")
+        connection.execute("select nope", keep=keep)
     assert connection.execute("select 1").rows == [(1,)]
     assert connection.execute("show statement_timeout").rows == [("0",)]
 
