@@ -69,7 +69,7 @@ LIMITS: Mapping[Limited, SilenceLimit] = {
     "stop": SilenceLimit(
         900, "a server does not end after the request", "engine option stop_timeout_s"
     ),
-    "statement": SilenceLimit(86_400, "a statement has no answer", "--query-timeout (tpch, sql, htap)"),
+    "statement": SilenceLimit(86_400, "a statement has no answer", "--query-timeout (tpch, sql …)"),
     "load": SilenceLimit(14_400, "a client that loads or verifies reports nothing"),
     "warm-up": SilenceLimit(1_800, "a client that opens the engine prints nothing"),
     "measure": SilenceLimit(300, "a client that offers the load reports nothing"),

@@ -6,6 +6,7 @@ import queue
 import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from types import TracebackType
 
 from harness.engine import Engine, SqlConnection
@@ -117,13 +118,17 @@ class Streams:
                 result = execute(connection, statement, timeout_s)
                 ended_ns = time.monotonic_ns()
                 execution: Execution[S] = Execution(
-                    statement,
-                    None if result is None else result.duration_ns,
-                    () if result is None else result.rows,
-                    submitted_ns=submitted_ns,
-                    ended_ns=ended_ns,
-                    columns=() if result is None else result.columns,
+                    statement, None, submitted_ns=submitted_ns, ended_ns=ended_ns
                 )
+                if result is not None:
+                    execution = replace(
+                        execution,
+                        duration_ns=result.duration_ns,
+                        rows=result.rows,
+                        columns=result.columns,
+                        left_out=result.left_out,
+                        checksum=result.checksum % 2**64,
+                    )
                 into.append(execution)
                 task.advance(note=f"{statement.name} done")
 

@@ -27,7 +27,8 @@ new_orders_per_minute                   by ``phase``: committed New-Orders
 transaction_duration_ns                 by ``transaction`` and ``phase``
 query_duration_ns                       by ``query`` and ``phase``: of those that began and
                                         ended in the window
-all others                              of the window together (harness.workloads.tpcc.workload)
+window_<counter> and others             of the window together: of the terminals (as of TPC-C),
+                                        and of the engine, with the queries' work
 ======================================= ================================================
 
 None of them is a metric of the TPC's.
@@ -83,6 +84,11 @@ from harness.workloads.tpcc.workload import WORKLOAD as TPCC
 from harness.workloads.window import check_mix, window_outcome
 
 TOGETHER, ALONE = "together", "alone"
+#: The sessions of queries are among those whose waits are observed.
+_UNACCOUNTED = "waits-unaccounted"
+#: Beginnings of names of metrics that would count the queries' work as that of transactions.
+_OF_BOTH = ("wait_", "server_cpu_per_", "energy_per_", "transaction_count",
+            "transaction_rolled_back_count")  # fmt: skip
 #: Metrics of a client's window that each phase has.
 _OF_PHASES = ("new_orders_per_minute", "transaction_duration_ns")
 #: Lines of an order, on average; data that grow by a larger share in a window are reported.
@@ -204,7 +210,8 @@ class _Phases:
         )
         metrics = [*self._rates(windows, driven), *_of_phase(outcome.metrics, TOGETHER)]
         metrics += self._latencies(alone, windows)
-        return replace(outcome, metrics=metrics)
+        shown = [w for w in outcome.uncontrolled if w.code != _UNACCOUNTED]
+        return replace(outcome, metrics=metrics, uncontrolled=shown)
 
     def _queries(self) -> QueryWindow:
         """Run the streams alone."""
@@ -304,7 +311,8 @@ def _in_phase(metric: Metric, phase: str) -> Metric:
 
 def _of_phase(metrics: list[Metric], phase: str) -> Iterator[Metric]:
     for metric in metrics:
-        yield _in_phase(metric, phase) if metric.name in _OF_PHASES else metric
+        if not metric.name.startswith(_OF_BOTH):
+            yield _in_phase(metric, phase) if metric.name in _OF_PHASES else metric
 
 
 def _per_second(driven: DriverResult) -> float:
