@@ -23,12 +23,12 @@ _CANCEL_WAIT_S = 1.0
 _STOPPING_CANCELS = 120
 
 
-class Streams:
+class QueryStreams:
     """Streams that connect, then begin together. The first failure of one ends them all.
 
     ::
 
-        with Streams(engine) as streams:
+        with QueryStreams(engine) as streams:
             streams.start([streams.queries(statements, executions, None, task), …])
             streams.wait()           # until each has ended; raises the first failure
     """
@@ -42,7 +42,7 @@ class Streams:
         self._barrier = threading.Barrier(1)
         self._at_work = 0
 
-    def __enter__(self) -> Streams:
+    def __enter__(self) -> QueryStreams:
         return self
 
     def __exit__(
@@ -96,7 +96,7 @@ class Streams:
         if any(thread.is_alive() for thread in self._threads):
             raise RunFailed(
                 "end the query streams",
-                f"a statement goes on after {_STOPPING_CANCELS} requests to cancel it",
+                f"a statement still runs after {_STOPPING_CANCELS} requests to cancel it",
                 "the server's log may say why",
             )
         self.wait()

@@ -13,7 +13,7 @@ from harness import paths, registry
 from harness.engine import LoadRequest
 from harness.errors import RunFailed, UsageError
 from harness.progress import SilentProgress
-from harness.workloads.streams import Streams
+from harness.workloads.streams import QueryStreams
 from harness.workloads.tpch.statements import TpchStatement
 
 KEY, SCHEMA = "tpch-abc123", "tierbench_tpch_abc123"
@@ -183,7 +183,7 @@ def test_a_failure_in_one_query_stream_ends_the_statements_of_the_others(externa
 
     def run() -> None:
         try:
-            with SilentProgress().task("streams", 2) as task, Streams(external) as streams:
+            with SilentProgress().task("streams", 2) as task, QueryStreams(external) as streams:
                 streams.start([streams.queries(texts, [], None, task) for texts in statements])
                 streams.wait()
         except RunFailed as error:

@@ -1,6 +1,6 @@
 """The queries: their texts, the order of each stream, and what a window says of their rate.
 
-They are those that CH-benCHmark describes (Cole et al., DBTest 2011): TPC-H's questions, asked of
+They are those that CH-benCHmark describes (Cole et al., DBTest 2011): TPC-H's questions over
 TPC-C's tables. ``queries/qNN.sql`` has each once, as PostgreSQL, MySQL, MariaDB and DuckDB take
 it; an engine's folder ``sql/htap/`` may have a file of the same name in its own dialect. Those with
 many rows return the first ones, in an order without ties.
@@ -63,8 +63,8 @@ class HtapQuery(query_runs.Statement):
 def query_sql(query: int, folder: Path | None = None) -> str:
     """Return the text of a query, without comments; ``folder``: an engine's ``sql/htap/``."""
     name = f"q{query:02}.sql"
-    own = folder / name if folder is not None else None
-    file = own if own is not None and own.exists() else _FOLDER / name
+    dialect = folder / name if folder is not None else None
+    file = dialect if dialect is not None and dialect.exists() else _FOLDER / name
     (text,) = split(file.read_text(encoding="utf-8"), False, str(file))
     return text
 

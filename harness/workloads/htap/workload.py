@@ -67,7 +67,7 @@ from harness.workloads.htap.queries import (
 )
 from harness.workloads.kinds import Duration
 from harness.workloads.query_runs import Execution, timeline
-from harness.workloads.streams import Streams
+from harness.workloads.streams import QueryStreams
 from harness.workloads.tpcc.consistency import (
     check_conditions,
     check_counted,
@@ -217,7 +217,7 @@ class _Phases:
         """Run the streams alone."""
         params, progress = self._params, self._session.progress
         executions: list[Execution[HtapQuery]] = []
-        with progress.task("queries alone") as task, Streams(self._engine) as streams:
+        with progress.task("queries alone") as task, QueryStreams(self._engine) as streams:
             self._start(streams, executions, task)
             streams.wait(params.ramp_up.seconds)
             begin_ns = time.monotonic_ns()
@@ -240,13 +240,15 @@ class _Phases:
             counted.end()
             streams.stop()
 
-        with SilentProgress().task("queries") as task, Streams(self._engine) as streams:
+        with SilentProgress().task("queries") as task, QueryStreams(self._engine) as streams:
             self._start(streams, executions, task)
             driven = self._terminals.drive(self._session, WindowCallbacks(begin, end))
         begin_ns, end_ns = ends_ns
         return driven, QueryWindow(executions, self._params.streams, begin_ns, end_ns)
 
-    def _start(self, streams: Streams, executions: list[Execution[HtapQuery]], task: Task) -> None:
+    def _start(
+        self, streams: QueryStreams, executions: list[Execution[HtapQuery]], task: Task
+    ) -> None:
         params = self._params
         streams.start(
             [

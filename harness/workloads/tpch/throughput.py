@@ -20,7 +20,7 @@ from harness.store.documents import from_members
 from harness.workload import Session
 from harness.workloads.query_runs import Execution, WarmUp, execute, warm_up
 from harness.workloads.resume import ResumeCursor
-from harness.workloads.streams import Streams
+from harness.workloads.streams import QueryStreams
 from harness.workloads.tpch.params import TpchParams
 from harness.workloads.tpch.refresh import FUNCTIONS, Applied, Function, RefreshFunctions
 from harness.workloads.tpch.statements import TpchStatement, power_statements, stream_statements
@@ -138,7 +138,7 @@ def _run_streams(
     """Start all streams together, wait for all."""
     executions: list[list[Execution[TpchStatement]]] = [[] for _ in statements]
     applied: list[Applied] = []
-    with Streams(engine) as streams:
+    with QueryStreams(engine) as streams:
         works = [
             streams.queries(stream, into, params.query_timeout_s, task)
             for stream, into in zip(statements, executions, strict=True)
