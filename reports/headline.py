@@ -144,6 +144,13 @@ def main_operation(load: Load, runs: Sequence[StoredRun]) -> str:
     return max(counts, key=lambda name: counts[name], default="")
 
 
+def keeps_rate(run: StoredRun) -> bool:
+    """Return whether a run with a set rate kept it; one that does not report it counts as such."""
+    load = load_of(run.spec.workload, run.spec.params)
+    side = _side_rate(load, [run]) if load and run.spec.params.get(load.rate) else None
+    return side is None or side.met
+
+
 def _set_rate(a: Sequence[StoredRun], b: Sequence[StoredRun]) -> SetRate | None:
     load = load_of(a[0].spec.workload, a[0].spec.params)
     if load is None:

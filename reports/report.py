@@ -65,6 +65,7 @@ from reports.formatting import (
 )
 from reports.history import history_section
 from reports.labels import what_was_run
+from reports.load_target import TargetAnswer, target_answers
 from reports.metric_registry import metric_title
 from reports.money import PriceList, money, money_section
 from reports.more_memory import memory_answers
@@ -206,6 +207,11 @@ class Report:
         return [*workload_answers(self.panels)]
 
     @cached_property
+    def _targets(self) -> list[TargetAnswer]:
+        """The most load within a latency target, of experiments with one."""
+        return target_answers(self.runs)
+
+    @cached_property
     def _driven(self) -> list[Panel]:
         return self.panels if self.over == DRIVER else driven_by_several(self.runs)
 
@@ -244,6 +250,7 @@ class Report:
 
         ``following``: the command that comes next.
         """
+        yield from (Paragraph(answer.sentence, "title") for answer in self._targets)
         yield from (Paragraph(answer.text, "title") for answer in self.workload_answers)
         moved = [f"{answer.where}: {answer.sentence}" for answer in self._relations]
         yield from (Paragraph(line, "title") for line in (*self._gains, *self._memory, *moved))
@@ -280,6 +287,10 @@ class Report:
         """The page: the answers, then sections that are closed at first."""
         yield self._about()
         yield from banner(emulations(self.runs))
+        for number, target in enumerate(self._targets, 1):
+            yield Paragraph(f"{target.sentence}.")
+            if drawing := target.drawing(f"target-{number}"):
+                yield drawing
         yield from (Paragraph(f"{answer.text}.") for answer in self.workload_answers)
         yield from (Paragraph(f"{text}.") for text in self._gains)
         yield from (Paragraph(text) for text in self._memory)
@@ -290,6 +301,7 @@ class Report:
             yield agreement_paragraph(agreement)
         yield from self._ceilings()
         yield from self._warnings()
+        yield from (answer.section() for answer in self._targets)
         all_sweeps = sweeps(self.panels)
         for number, group in enumerate(side_by_side(all_sweeps), 1):
             yield self._sweep(group, f"sweep-{number}")

@@ -27,7 +27,7 @@ _PAIRS = 10
 #: Fewest pairs that say how large noise is, of a calibration that was interrupted.
 _LEAST_PAIRS = 5
 #: Options of a run that have no meaning here.
-_WITHOUT = ("plant", "observe", "name", "again", "load_curve", "arm")
+_WITHOUT = ("plant", "observe", "name", "again", "load_curve", "arm", "target")
 
 
 @dataclass(frozen=True, kw_only=True)

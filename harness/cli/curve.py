@@ -57,6 +57,7 @@ NOT_OF_PLANNED_RUNS = (
     "listen",
     "name",
     "load_curve",
+    "target",
     "arm",
 )
 

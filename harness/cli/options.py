@@ -180,8 +180,8 @@ _GROUPS = {
         ),
         (
             "Measurement",
-            "repeats budget resolve arm load_curve plant observe monitor no_monitor seed again"
-            " retries suite overwrite resume no_canary",
+            "repeats budget resolve arm load_curve target plant observe monitor no_monitor seed"
+            " again retries suite overwrite resume no_canary",
         ),
         ("Output", "name out results format json_ quiet dry_run help"),
     )

@@ -16,6 +16,7 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Annotated, Any
 
+import msgspec
 import typer
 
 from harness import registry
@@ -31,19 +32,25 @@ from harness.cli.common import (
 )
 from harness.cli.options import CommonOptions, RunCommand, RunGroup, callback
 from harness.cli.study import conduct, conduct_experiment
+from harness.cli.target import list_search, print_target
 from harness.errors import UsageError, unknown
 from harness.execution.environment import Environment
-from harness.execution.run_list import last_attempts, plan_steps
+from harness.execution.resolved_run import ResolvedRun
+from harness.execution.run_list import checked_runs, last_attempts, plan_steps
+from harness.execution.schedule import kept_of_interrupted
 from harness.experiment.profile import Plan, expand
 from harness.experiment.selection import SHARES, peak_rates
 from harness.experiment.study import Made, Study
+from harness.experiment.target import TargetSearch, parse_target
+from harness.metrics import workload_info
 from harness.micro.keys import MicroParams
 from harness.store.documents import attributes
+from harness.store.result import LatencyTarget
 from harness.store.spec import RunSpec
 from harness.terminal import say
 from harness.units import parse_share
 from harness.workloads.kinds import Count, Number, Time
-from harness.workloads.parameters import Parameters
+from harness.workloads.parameters import Parameters, option_text
 from harness.yamlfile import YamlDocument, scalar
 
 #: Kinds of parameters of which a list is a sweep.
@@ -147,13 +154,22 @@ class RunOptions(CommonOptions):
     load_curve: Annotated[
         bool, typer.Option("--load-curve", help="Latency over the rate, up to what each arm does.")
     ] = False
+    target: Annotated[
+        str | None,
+        typer.Option(
+            metavar="p99=TIME",
+            help="Search the most load within a latency: p50, p95, p99, p999 or mean.",
+        ),
+    ] = None
 
 
 def run(parameters: type[Parameters], options: RunOptions) -> None:
     """Run a workload on engines and placements."""
     rate = parameters.options().get("--rate")
     given = options.pairs.get(rate.name, "") if rate else ""
-    if rate is not None and (options.load_curve or given.endswith("%")):
+    if options.target is not None:
+        _to_target(parameters, options, options.target)
+    elif rate is not None and (options.load_curve or given.endswith("%")):
         _at_shares(parameters, options, rate.name, given)
     else:
         plans = []
@@ -274,6 +290,103 @@ def _at_shares(parameters: type[Parameters], options: RunOptions, name: str, giv
     conduct(options, probe.emulate, closed_loop)
 
 
+def _to_target(parameters: type[Parameters], options: RunOptions, text: str) -> None:
+    """Search the most load within a latency on each arm."""
+    target, users = _target(parameters, options, text)
+    name = target.parameter
+    options = replace(options, name=options.name or "target")
+
+    def at(load: float | None) -> Plan:
+        plans = []
+        for arm in _arms(parameters, options):
+            swept, rest = _swept(parameters, arm.pairs)
+            pairs = {key: value for key, value in rest.items() if key != name}
+            pairs |= {} if load is None else {name: f"{load:g}"}
+            plans.append(plan_of(parameters, replace(arm, pairs=pairs), swept))
+        return replace(of_arms(plans), target=target, several_commands=False)
+
+    plan = at(None if users is None else users[0])
+
+    def study_of(env: Environment) -> Study:
+        into = store(options.results)
+        earlier = [] if options.again else kept_of_interrupted(into, plan)
+
+        def resolve(spec: RunSpec) -> ResolvedRun:
+            of_window = replace(plan, runs=(spec,), part_of=plan.hash)
+            (step,) = plan_steps(of_window, env, into, again=True, resume=True, completed=earlier)
+            return step
+
+        if users is None:
+            rated = at(1)
+            with rated.blaming():
+                checked_runs(rated, env)
+        rule = TargetSearch(target=target, at=at, resolve=resolve, users=users)
+        answer = partial(print_target, json_=options.json_)
+        return Study(plan, answer, rule, listing=partial(list_search, env=env, json_=options.json_))
+
+    conduct(options, plan.emulate, study_of)
+
+
+def _target(
+    parameters: type[Parameters], options: RunOptions, text: str
+) -> tuple[LatencyTarget, tuple[int, int] | None]:
+    """Return the target, and the first and largest number of users where these are searched.
+
+    UsageError for what the workload or a driver does not measure, and where the load is set.
+    """
+    load = workload_info(parameters.workload).load
+    problem = f"--target {text}"
+    if load is None:
+        context = f"{parameters.workload} states no load that could be searched"
+        raise UsageError(problem, context, "leave it out")
+    target = parse_target(text, load.rate)
+    for option, given in {
+        "--load-curve": options.load_curve,
+        "--repeats": options.repeats is not None,
+        "--observe": options.observe,
+    }.items():
+        if given:
+            context = "the search chooses its loads, and repeats windows as needed"
+            raise UsageError(f"{problem} with {option}", context, f"leave {option} out")
+    users: tuple[int, int] | None = None
+    for arm in _arms(parameters, options):
+        if (rate := arm.pairs.get(load.rate)) is not None:
+            context = "the rate is what is searched"
+            raise UsageError(f"{problem} with --rate {rate}", context, "leave one of them out")
+        swept, rest = _swept(parameters, arm.pairs)
+        params, _ = parameters.from_text(rest, arm.properties or ())
+        if params.get(load.rate) is not None:
+            context = "a property file sets the rate, which is what is searched"
+            raise UsageError(problem, context, "leave it out of the file")
+        values = parameters.from_mapping({**params, **{key: v[0] for key, v in swept.items()}})
+        drivers = list(parameters.drivers) if arm.driver == "both" else [arm.driver or ""]
+        for driver in drivers:
+            _check_measured(problem, target, values, driver)
+            if not values.takes_rate(driver):
+                kind = parameters.declared()[load.users].kind
+                assert isinstance(kind, Count)
+                users = int(rest.get(load.users) or 1), kind.most
+                if load.users in swept:
+                    option = option_text(load.users)
+                    context = "the number of users is what is searched"
+                    raise UsageError(f"{problem} with a list of {option}", context, "give one")
+    if users is not None:
+        target = msgspec.structs.replace(target, parameter=load.users)
+    return target, users
+
+
+def _check_measured(problem: str, target: LatencyTarget, values: Parameters, driver: str) -> None:
+    measured = values.latency_statistics(driver)
+    if target.statistic not in measured:
+        has = ", ".join("mean" if name == "mean" else f"p{name}" for name in measured)
+        of = f"{values.workload}{f' with driver {driver}' if driver else ''}"
+        raise UsageError(
+            problem,
+            f"{of} measures {has}" if has else f"{of} measures no latencies with these parameters",
+            "choose one of these" if has else "see `harness run --help` for loads with latencies",
+        )
+
+
 def plan_of(
     parameters: type[Parameters],
     options: RunOptions,
@@ -361,6 +474,7 @@ for _workload, _parameters in registry.all_parameters().items():
         "driver": len(_parameters.drivers) == 1,
         "properties": not _parameters.property_files,
         "load_curve": "--rate" not in _parameters.options(),
+        "target": "--rate" not in _parameters.options(),
     }
     app.command(_workload, cls=RunCommand, help=_parameters.__doc__)(
         callback(

@@ -137,12 +137,14 @@ def plan_steps(
     enough: Collection[str] = ("complete",),
     resume: bool = False,
     resolved: Sequence[ResolvedRun] | None = None,
+    completed: Sequence[StoredRun] | None = None,
 ) -> list[ResolvedRun]:
     """List the runs to do and those that are there already; every spec is checked first.
 
     ``enough``: the statuses of a run that is not run again. ``resume``: with ``again``, runs that
     the command completed before it was interrupted are not repeated. ``resolved``: the plan's
-    runs, checked; by default they are on engines.
+    runs, checked; by default they are on engines. ``completed``: what the interrupted command has
+    completed, where that was read before this one began.
     """
     if resolved is None:
         resolved = checked_runs(plan, env).of(plan)
@@ -150,7 +152,7 @@ def plan_steps(
     earlier = {}
     if again and resume:
         earlier = completed_before_interruption(plan.runs, env, store, plan.name)
-        for stored in kept_of_interrupted(store, plan):
+        for stored in kept_of_interrupted(store, plan) if completed is None else completed:
             earlier.setdefault(stored.head.spec_hash, []).append(stored)
     steps = []
     for run in resolved:

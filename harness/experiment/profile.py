@@ -39,7 +39,8 @@ from harness.host.processors import parse_cpus
 from harness.iotrace.page import parse_plant
 from harness.models.tier import requested_model
 from harness.paths import data_folder
-from harness.store.result import ClosedLoop, Experiment
+from harness.store.documents import as_json
+from harness.store.result import ClosedLoop, Experiment, LatencyTarget
 from harness.store.spec import JsonObject, RunSpec, content_hash
 from harness.structs import Where
 from harness.units import MIB, parse_size
@@ -73,7 +74,9 @@ class Plan:
     hold the names only. Also modelled ones (``pmem=model:zero``). ``several_commands``: whether
     plans of other commands under the same name belong to the same experiment. ``looks``: how
     often at most results decide whether there are more repeats (harness.experiment.sequential).
-    ``capacity``: what the rates follow from (harness.experiment.selection).
+    ``capacity``: what the rates follow from (harness.experiment.selection). ``target``: the
+    latency that the load is searched for; results then add runs, and ``part_of`` is the hash of
+    the plan that these belong to.
     """
 
     name: str
@@ -88,18 +91,26 @@ class Plan:
     several_commands: bool = False
     looks: int = 1
     capacity: ClosedLoop | None = None
+    target: LatencyTarget | None = None
+    part_of: str = ""
 
     @property
     def experiment(self) -> Experiment:
         """The entry ``experiment`` of each run's run.json."""
         return Experiment(
-            self.name, self.hash, self.several_commands, max(1, self.looks), self.capacity
+            self.name,
+            self.hash,
+            self.several_commands,
+            max(1, self.looks),
+            self.capacity,
+            self.target,
         )
 
     @property
     def hash(self) -> str:
-        """Content hash over the specs, in any order."""
-        return content_hash(sorted(spec.hash() for spec in self.runs))
+        """Content hash over the specs, in any order, and over the target."""
+        target = [as_json(self.target)] if self.target else []
+        return self.part_of or content_hash([*sorted(s.hash() for s in self.runs), *target])
 
     # Each run of a plan may be refused; the search expands the profile up to twenty times.
     @cached_property

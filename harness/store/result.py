@@ -85,6 +85,25 @@ class ClosedLoop(Struct, frozen=True):
     run_ids: Annotated[tuple[str, ...], Meta(description="the probes")]
 
 
+#: A percentile of latencies, or their mean.
+Statistic = Literal["50", "95", "99", "99.9", "mean"]
+
+
+class LatencyTarget(Struct, frozen=True):
+    """A latency within which an experiment searches for the most load."""
+
+    statistic: Annotated[Statistic, Meta(description="a percentile, or the mean")]
+    limit_ns: Annotated[int, Meta(ge=1)]
+    parameter: Annotated[
+        str, Meta(description="what is searched: the rate, or the number of users")
+    ]
+
+    @property
+    def name(self) -> str:
+        """``p99``, ``mean``."""
+        return self.statistic if self.statistic == "mean" else f"p{self.statistic}"
+
+
 class Experiment(Struct, frozen=True, omit_defaults=True):
     """The plan that a run belongs to."""
 
@@ -111,6 +130,10 @@ class Experiment(Struct, frozen=True, omit_defaults=True):
             description="the arrival rate is a share of what the arms do in a closed loop; "
             "null: it was given"
         ),
+    ] = None
+    target: Annotated[
+        LatencyTarget | None,
+        Meta(description="results chose the load of the next run; null: no latency was set"),
     ] = None
 
 

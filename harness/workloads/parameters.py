@@ -28,6 +28,8 @@ SHORTEST_WINDOW_NS = 10**9
 _METADATA = "parameter"
 #: Of a parameter that client programs call the same.
 _SAME = "="
+#: What a histogram of durations gives, by their names in labels.
+STATISTICS = ("50", "95", "99", "99.9", "mean")
 
 
 class ParameterError(UsageError):
@@ -303,6 +305,14 @@ class Parameters:
     def without_effect(self) -> Collection[str]:
         """Names of the parameters that have no effect with the others: null in the JSON."""
         return ()
+
+    def latency_statistics(self, driver: str) -> Collection[str]:
+        """Return which of STATISTICS a driver's runs have of each operation; empty: none."""
+        return ()
+
+    def takes_rate(self, driver: str) -> bool:
+        """Return whether the driver can offer a set rate with these parameters."""
+        return "rate" in self.declared()
 
     def refuse_changed(self, names: Sequence[str], driver: str) -> None:
         """UsageError for a parameter that a driver has no option for and that has been set."""

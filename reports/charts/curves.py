@@ -20,6 +20,7 @@ from matplotlib.ticker import (
     NullLocator,
 )
 
+from harness.load_search import LoadPoint
 from harness.models.device import GROWN, SERVICES, DeviceModel
 from harness.units import format_bytes
 from reports.charts.drawing import (
@@ -88,7 +89,8 @@ class Plot:
     """One pair of axes. ``x_unit``, ``unit``: as in run.json; ``x_log``: to the base 2.
 
     ``log``: a logarithmic axis of values, else one from zero. ``linear_to``: the horizontal axis is
-    linear up to there, then logarithmic. ``marks``: names of places on it.
+    linear up to there, then logarithmic. ``marks``: names of places on it. ``limit``: a value that
+    is drawn as a line, with its name.
     """
 
     title: str
@@ -101,6 +103,7 @@ class Plot:
     log: bool = False
     linear_to: float = 0.0
     marks: Mapping[float, str] = field(default_factory=dict)
+    limit: tuple[float, str] | None = None
 
 
 def draw(
@@ -179,6 +182,10 @@ def _draw_plot(axes: Axes, plot: Plot, colours: Mapping[str, str], emulated: boo
     for x, name in plot.marks.items():
         axes.axvline(x, color=FAINT, linewidth=0.6, linestyle=":")
         axes.annotate(name, (x, 0), (1, 3), textcoords="offset points", **_MARK)
+    if plot.limit is not None:
+        axes.axhline(plot.limit[0], color=FAINT, linewidth=0.9, linestyle="--")
+        at: dict[str, Any] = {"xycoords": ("axes fraction", "data"), "textcoords": "offset points"}
+        axes.annotate(plot.limit[1], (0, plot.limit[0]), (3, 3), fontsize="x-small", **at)
     _dress_x(axes, plot)
     axes.set_xlabel(plot.x_title + (", log axis" if plot.x_log else ""))
     if plot.log:
@@ -325,6 +332,32 @@ def _swept(sweep: Sweep, published: Sequence[PublishedSeries]) -> Plot:
         x_log=not (sweep.per_cent or sweep.offered),
         log=True,
     )
+
+
+# A latency target -----------------------------------------------------------------
+
+
+def draw_target(
+    name: str,
+    title: str,
+    lines: Mapping[str, Sequence[LoadPoint]],
+    x_title: str,
+    y_title: str,
+    limit_ns: float,
+) -> Drawing:
+    """Draw latency over load with the target as a line; ``lines``: the loads tried, by arm."""
+    curves = tuple(Curve(arm, tuple(map(_tried, points))) for arm, points in lines.items())
+    limit = (limit_ns, f"target {quantity_text(limit_ns, 'ns')}")
+    plot = Plot(title, x_title, "", y_title, "ns", curves, x_log=False, log=True, limit=limit)
+    return draw(name, title, [plot], caption=_OF_TARGETS)
+
+
+def _tried(point: LoadPoint) -> tuple[float, Summary]:
+    latency = Summary(len(point.windows), point.value_ns, point.low_ns, point.high_ns)
+    return point.load, latency
+
+
+_OF_TARGETS = "Bars: intervals of the latency at a load. The most load is where a line crosses."
 
 
 # Devices' models: durations over sizes ----------------------------------------------------------

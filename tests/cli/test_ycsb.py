@@ -53,6 +53,31 @@ def test_a_rate_is_offered_and_kept_apart_from_what_was_done(loaded):
     assert "closed-loop" not in uncontrolled(run)
 
 
+def test_a_latency_target_is_searched_on_one_dataset_and_the_report_begins_with_it(loaded):
+    """A device that takes 2 ms for the sync of each update misses 1 ms at every rate."""
+    given = (
+        "run", "ycsb", "--engine", "rocksdb", "--set", "sync=true", "--placement", "slow-both",
+        "--model", "slow=latency:2ms", "--records", "500", "--threads", "1", "--ramp-up", "0s",
+        "-p", "readproportion=0", "-p", "updateproportion=1", "--target", "p50=1ms",
+    )  # fmt: skip
+    listed = loaded(*given, "--dry-run", "--json").document["plan"]
+    assert len(listed) == 1
+    document = loaded(*given, "--duration", "1s", "--json").document
+    (answer,) = document["answers"]
+    (arm,) = answer["arms"]
+    assert (arm["outcome"], arm["load"], arm["low"]) == ("missed", None, None)
+    assert arm["windows"] == len(document["runs"]) == 4
+    assert answer["target"] == {
+        "statistic": "50", "limit_ns": 1_000_000, "parameter": "rate", "operation": "update",
+    }  # fmt: skip
+    experiments = [run["experiment"] for run in document["runs"]]
+    assert all(experiment == experiments[0] for experiment in experiments)
+    out = loaded.root / "page"
+    assert loaded("report", "-e", "target", "--out", str(out)).code == 0
+    assert answer["sentence"].partition(" (")[0] in (out / "report.md").read_text()
+    assert (out / "figures" / "target-1.svg").exists()
+
+
 # The official YCSB client through the command -------------------------------------
 
 

@@ -19,7 +19,14 @@ from harness.supervise.user_files import read_text
 from harness.units import NS_PER_S
 from harness.workloads import parameters
 from harness.workloads.kinds import Duration, Texts
-from harness.workloads.parameters import CacheMode, Outline, Parameters, check_warmups, parameter
+from harness.workloads.parameters import (
+    STATISTICS,
+    CacheMode,
+    Outline,
+    Parameters,
+    check_warmups,
+    parameter,
+)
 from harness.workloads.sql.folder import read_folder
 
 Text = TypeVar("Text")
@@ -340,6 +347,10 @@ class SqlParams(ClientParams):
     def data_digest(self) -> str:
         """The part of ``content`` that loaded data depend on."""
         return self.content.partition("-")[0]
+
+    def latency_statistics(self, driver: str) -> Collection[str]:
+        """Scripts have latencies; a query is executed once."""
+        return STATISTICS if self.script else ()
 
     def without_effect(self) -> Collection[str]:
         """A script or a record is what is run, whatever queries the folder has."""

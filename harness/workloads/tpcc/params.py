@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal, TypeAlias
 
@@ -12,7 +12,13 @@ from msgspec import Meta
 from harness.errors import UsageError, nearest
 from harness.workloads import parameters
 from harness.workloads.kinds import Duration, is_number
-from harness.workloads.parameters import Outline, Parameters, check_clients, parameter
+from harness.workloads.parameters import (
+    STATISTICS,
+    Outline,
+    Parameters,
+    check_clients,
+    parameter,
+)
 
 #: The five transactions, by the names that statements, metrics and labels have.
 TRANSACTIONS = ("new_order", "payment", "order_status", "delivery", "stock_level")
@@ -187,6 +193,16 @@ class TpccParams(Parameters):
                 "choose fewer clients or client_threads, or more connections",
             )
         return self
+
+    def latency_statistics(self, driver: str) -> Collection[str]:
+        """HammerDB reports no histogram, and a test of durability no latencies."""
+        if self.test == "durability":
+            return ()
+        return STATISTICS[:3] if driver == "hammerdb" else STATISTICS
+
+    def takes_rate(self, driver: str) -> bool:
+        """HammerDB takes none, and think times decide it."""
+        return driver != "hammerdb" and not self.think_time
 
     def outline(self) -> Outline:
         return Outline(

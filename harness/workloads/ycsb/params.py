@@ -7,7 +7,7 @@ in the JSON.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -19,7 +19,13 @@ from harness.errors import UsageError
 from harness.store.spec import Json, JsonObject
 from harness.workloads import parameters
 from harness.workloads.kinds import Choice, Duration
-from harness.workloads.parameters import Outline, Parameters, check_clients, parameter
+from harness.workloads.parameters import (
+    STATISTICS,
+    Outline,
+    Parameters,
+    check_clients,
+    parameter,
+)
 from harness.workloads.ycsb.properties import CORE_CLASS, OFFICIAL, PropertyReader
 
 #: The operations, by the names that statements, metrics and labels have.
@@ -350,6 +356,9 @@ class YcsbParams(Parameters):
                 "SQL's UPDATE is what it does: the server reads the row, changes it and writes it",
                 "leave --update out",
             )
+
+    def latency_statistics(self, driver: str) -> Collection[str]:
+        return STATISTICS
 
     def outline(self) -> Outline:
         return Outline(
