@@ -10,6 +10,7 @@ import re
 import subprocess
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
@@ -62,8 +63,9 @@ class SettingTable:
     ``recorded``: settings that are recorded even at their defaults. ``recorded_texts``: further
     settings whose texts are recorded. Those of others are not, since they may have secrets:
     numbers, sizes and switches alone, of names that begin with one of ``recorded_numbers``.
-    ``secret``: parts of the names, in lower case, of settings that are never recorded. ``units``:
-    of sizes in tuning profiles.
+    ``secret``: parts of the names, in lower case, of settings that are never recorded.
+    ``of_server``: patterns of settings that name files, addresses, users or peers of one server,
+    which are not taken of its file. ``units``: of sizes in tuning profiles.
     """
 
     values: Mapping[str, str] = field(default_factory=dict)
@@ -75,6 +77,7 @@ class SettingTable:
     recorded_texts: Iterable[str] = ()
     recorded_numbers: Sequence[str] = ("",)
     secret: Iterable[str] = ()
+    of_server: Sequence[str] = ()
     units: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
@@ -102,6 +105,10 @@ class SettingTable:
         """Return whether a setting is refused where it would be stored, by its name or a URL."""
         named = any(part in name.lower() for part in self.secret)
         return named or _USER_OF_URL.search(value) is not None
+
+    def is_of_server(self, name: str) -> bool:
+        """Return whether a setting is about one server and where it is."""
+        return any(fnmatchcase(name, pattern) for pattern in self.of_server)
 
     def is_harmless(self, name: str, value: str) -> bool:
         """Return whether the value is recorded."""

@@ -194,6 +194,14 @@ class FileSettings:
 
 
 @dataclass(frozen=True)
+class ServerFile:
+    """Settings of another server's file; ``notes``: a line for each that is not taken as it is."""
+
+    values: Mapping[str, str]
+    notes: Sequence[str]
+
+
+@dataclass(frozen=True)
 class SqlResult:
     """Rows of one statement and its time.
 
@@ -571,12 +579,13 @@ class EngineFactory:
     be placed by name. ``installation``: what would run; UsageError if there is none.
     ``path_separators``: characters that its settings cannot have in a path. ``settings_of_file``:
     settings of the file of the engine's own form that an engine option names, over the tuning
-    profile's and under the command line's; UsageError names file and line. ``note``: what its user
-    should know before a run. ``external`` and ``external_version``: of an engine with the option
-    ``external_option``, which names an external server; UsageError if the server does not answer.
-    ``sql_dialect``: name of its SQL in sqlglot, where that is not the engine's. ``clears_caches``:
-    it does of an external server, so that queries can be cold. ``untested``: written without one to
-    try it on, so that runs warn until it is verified.
+    profile's and under the command line's; UsageError names file and line. ``read_server_file``:
+    reads the settings of another server's file, by its name and text; UsageError names its line.
+    ``note``: what its user should know before a run. ``external`` and ``external_version``: of an
+    engine with the option ``external_option``, which names an external server; UsageError if the
+    server does not answer. ``sql_dialect``: name of its SQL in sqlglot, where that is not the
+    engine's. ``clears_caches``: it does of an external server, so that queries can be cold.
+    ``untested``: written without one to try it on, so that runs warn until it is verified.
     """
 
     name: str
@@ -591,6 +600,7 @@ class EngineFactory:
     relation_kinds: Collection[RelationKind] = ()
     path_separators: str = ""
     settings_of_file: Callable[[EngineOptions, Path], FileSettings] = lambda *_: FileSettings()
+    read_server_file: Callable[[EngineOptions, Path, str, str], ServerFile] | None = None
     note: str = ""
     external: Callable[[EngineContext], Engine] | None = None
     external_version: Callable[[EngineOptions], EngineVersion] | None = None

@@ -11,10 +11,11 @@ from functools import lru_cache
 from pathlib import Path
 
 from engines._innodb.cluster import Cluster
-from engines._innodb.installation import Installation
+from engines._innodb.installation import Flavour, Installation, choose
 from engines._listening import Listening
+from engines._server_files import read_mysql
 from engines._settings import LOOSE, SettingTable, applied, run_with_file
-from harness.engine import EngineContext
+from harness.engine import EngineContext, EngineOptions, ServerFile
 from harness.errors import RunFailed, UsageError, nearest
 from harness.host.page_cache import in_memory
 from harness.supervise.user_files import write_text
@@ -212,6 +213,18 @@ def _read(
 def known_settings(installation: Installation) -> frozenset[str]:
     """Names of the settings that the server describes, written with ``_``."""
     return frozenset(_values(_read(installation, ()).stdout))
+
+
+def read_server_file(
+    flavour: Flavour, options: EngineOptions, engines_prefix: Path, file: str, text: str
+) -> ServerFile:
+    """Read a my.cnf of another server, for the release that would run."""
+    installation = choose(flavour, options, engines_prefix)
+    release = ".".join(map(str, installation.version_tuple[:2]))
+    names = ["mysqld", *(["mariadb", "mariadbd"] if flavour == "mariadb" else [])]
+    sections = ["server", *names, *(f"{name}-{release}" for name in names)]
+    supported = known_settings(installation)
+    return read_mysql(file, text, SETTINGS, installation.title, supported, sections)
 
 
 def _values(described: str) -> dict[str, str]:

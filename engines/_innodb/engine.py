@@ -25,6 +25,7 @@ from engines._innodb.configuration import (
     configured,
     init_file,
     known_settings,
+    read_server_file,
     redo_is_mapped,
     verify_locations,
     verify_variables,
@@ -364,6 +365,7 @@ def factory(flavour: Flavour) -> EngineFactory:
         make=lambda context: ManagedInnoDB(context, flavour),
         external=lambda context: ExternalInnoDB(context, flavour),
         installation=partial(choose, flavour),
+        read_server_file=partial(read_server_file, flavour),
         external_version=partial(server_version, flavour),
         sql_dialect="mysql",
     )

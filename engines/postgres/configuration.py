@@ -13,10 +13,11 @@ from typing import Any
 import psycopg
 
 from engines._listening import Listening
+from engines._server_files import read_postgres
 from engines._settings import LOOSE, NOWHERE, TIMEOUT_S, SettingTable, applied, run_with_file
 from engines.postgres.cluster import CLIENT_ROLE, DATABASE, ROLE, TEMP_TABLESPACE
-from engines.postgres.installation import Installation
-from harness.engine import EngineContext
+from engines.postgres.installation import Installation, choose
+from harness.engine import EngineContext, EngineOptions, ServerFile
 from harness.errors import RunFailed, UsageError, nearest
 from harness.host.listen_address import Address
 from harness.supervise.credentials import run_unprivileged
@@ -184,6 +185,19 @@ def known_settings(installation: Installation) -> tuple[str, ...]:
     command = [str(installation.bin / "postgres"), "--describe-config"]
     done = run_unprivileged(command, timeout_s=TIMEOUT_S)
     return tuple(line.split("\t", 1)[0] for line in done.stdout.splitlines() if "\t" in line)
+
+
+def read_server_file(
+    options: EngineOptions, engines_prefix: Path, file: str, text: str
+) -> ServerFile:
+    """Read a postgresql.conf of another server, for the release that would run."""
+    installation = choose(options, engines_prefix)
+
+    def has(name: str) -> bool:  # it does not describe all that it has
+        return _read(installation, (), name).returncode == 0
+
+    supported = known_settings(installation)
+    return read_postgres(file, text, SETTINGS, installation.title, supported, has)
 
 
 def _render(settings: Mapping[str, str]) -> str:

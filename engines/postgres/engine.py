@@ -40,6 +40,7 @@ from engines.postgres.configuration import (
     check_tls,
     known_settings,
     max_wal_size_bytes,
+    read_server_file,
     verify_settings,
     write_configuration,
 )
@@ -335,5 +336,6 @@ ENGINE = EngineFactory(
     make=ManagedPostgres,
     external=external.ExternalPostgres,
     installation=choose,
+    read_server_file=read_server_file,
     external_version=external.server_version,
 )

@@ -19,7 +19,7 @@ from typing import Annotated, Any
 import msgspec
 import typer
 
-from harness import registry
+from harness import paths, registry
 from harness.cli import micro
 from harness.cli.common import (
     UNNAMED,
@@ -61,6 +61,7 @@ _NAME = re.compile(r"[a-z0-9][a-z0-9-]*")
 _ARM_OPTIONS = {
     "--placement": "placement",
     "--set": "set_",
+    "--set-file": "set_file",
     "--option": "option",
     "--env": "env",
     "--tuning": "tuning",
@@ -70,6 +71,8 @@ _ARM_OPTIONS = {
     "--param": "pairs",
     "-p": "pairs",
 }
+#: Lines about files that this command has printed: several arms may have one file.
+_NOTED = set[str]()
 #: That of the closed-loop runs whose rates others are a share of.
 _CAPACITY = "capacity"
 
@@ -108,6 +111,12 @@ class RunOptions(CommonOptions):
     set_: Annotated[
         list[str] | None,
         typer.Option("--set", metavar="NAME=VALUE", help="Override an engine setting."),
+    ] = None
+    set_file: Annotated[
+        list[Path] | None,
+        typer.Option(
+            metavar="FILE", help="Settings of a server's my.cnf or postgresql.conf; may repeat."
+        ),
     ] = None
     option: Annotated[
         list[str] | None, typer.Option("--option", metavar="NAME=VALUE", help="Engine option.")
@@ -221,6 +230,8 @@ def _of_arm(parameters: type[Parameters], options: RunOptions, text: str) -> dic
             given[field] = {**given.get(field, options.pairs), **pairs}
         elif field in ("set_", "option", "env"):
             given[field] = [*given.get(field, getattr(options, field) or ()), value]
+        elif field == "set_file":
+            given[field] = [*given.get(field, options.set_file or ()), Path(value)]
         elif field == "placement":
             given[field] = [value]
         else:
@@ -429,7 +440,10 @@ def plan_of(
         axes["placement"] = list(dict.fromkeys(options.placement))
     fixed = {
         "params": params,
-        "settings": key_values(options.set_, "--set"),
+        "settings": {
+            **_of_files(workload, options, engine_options),
+            **key_values(options.set_, "--set"),
+        },
         "env": key_values(options.env, "--env"),
         "engine_options": dict.fromkeys(options.engine, engine_options),
         "tuning": options.tuning,
@@ -451,6 +465,39 @@ def plan_of(
     }
     plan = expand(YamlDocument("command line", profile, {}))
     return replace(plan, several_commands=options.name is not None)
+
+
+def _of_files(
+    workload: str, options: RunOptions, engine_options: Mapping[str, Any]
+) -> dict[str, str]:
+    """Return the settings of ``--set-file``, a later file's over an earlier one's."""
+    settings: dict[str, str] = {}
+    for path in options.set_file or ():
+        problem, engines = f"--set-file {path}", options.engine or [""]
+        if len(set(engines)) != 1 or "dsn" in engine_options:
+            raise UsageError(
+                problem,
+                "it is for one engine that the harness runs",
+                "name one --engine, without --dsn",
+            )
+        read = registry.engine(engines[0], workload).read_server_file
+        if read is None:
+            raise UsageError(
+                problem,
+                f"the harness reads no such files for {engines[0]}",
+                "use --set, or postgres, mysql or mariadb",
+            )
+        try:
+            text = path.read_text(encoding="utf-8-sig")
+        except (OSError, UnicodeDecodeError) as error:
+            raise UsageError(problem, str(error), "name a file that can be read") from error
+        of_file = read(engine_options, paths.engines_prefix(), str(path), text)
+        settings |= of_file.values
+        for line in of_file.notes:
+            if line not in _NOTED:
+                _NOTED.add(line)
+                typer.echo(line, err=True)
+    return settings
 
 
 def _experiment_name(name: str | None) -> str:
