@@ -7,6 +7,7 @@ Layout, the same for every placement, so that only the devices differ::
     <wal>/binlog    the binary log, if the run has one; a dataset never has
     <temp>/tmp      tmpdir: sorts that spill, internal temporary tables
     <temp>/innodb   InnoDB's temporary tablespaces, empty whenever the server is stopped
+    <relations>/harness  tables that a placement names (relations.py)
 
 These files contain no locations (every location is an option of the server's start), so a dataset
 consists of the first two directories, unchanged, and a copy of them runs anywhere. InnoDB stores
@@ -19,6 +20,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from engines._innodb.installation import Installation
+from engines._innodb.relations import move_tables
 from engines._managed import DataFolders
 from engines._programs import run_once
 from harness.engine import DataDirectories, EngineContext
@@ -55,9 +57,16 @@ class Cluster(DataFolders[Installation]):
         self.temporary_tablespaces = directories["temp"] / "innodb"
         self.doublewrite = self.redo if doublewrite == "wal" else self.data
         self.title = installation.title
+        self._relations = directories.relations
+        self._apart = [directories["relations"]] if directories.relations else []
 
     def directories(self) -> list[Path]:
-        return [self.data, self.redo, self.binary_log, self.tmp, self.temporary_tablespaces]
+        temporary = [self.tmp, self.temporary_tablespaces]
+        return [self.data, self.redo, self.binary_log, *temporary, *self._apart]
+
+    def table_folders(self) -> list[Path]:
+        """Return the directories with tables of the database."""
+        return [folder / DATABASE for folder in (self.data, *self._apart)]
 
     def locations(self, knows: Callable[[str], bool]) -> dict[str, str]:
         """The options for the location of every part; ``knows``: whether the release has one."""
@@ -73,6 +82,8 @@ class Cluster(DataFolders[Installation]):
             "innodb_temp_tablespaces_dir": self.temporary_tablespaces,
             "aria_log_dir_path": self.data,
         }
+        if self._apart:
+            versions["innodb_directories"] = self._apart[0]
         return {name: str(value) for name, value in versions.items() if knows(name)}
 
     def binary_log_options(self) -> dict[str, str]:
@@ -100,6 +111,11 @@ class Cluster(DataFolders[Installation]):
         self._copy(dataset)
         for folder in (self.binary_log, self.tmp, self.temporary_tablespaces):
             make_directory(folder, self._user)
+        if self._apart:
+            data, folder = self.table_folders()
+            make_directory(folder, self._user)
+            links = self.installation.flavour == "mariadb"
+            move_tables(data, folder, self._relations, links, self._user)
         self.clean = True
 
     def dataset_names(self) -> dict[Path, str]:

@@ -34,6 +34,7 @@ from engines._innodb.configuration import (
 from engines._innodb.connection import LazyConnection, MySqlLogin
 from engines._innodb.external import ExternalInnoDB, server_version
 from engines._innodb.installation import TITLES, Flavour, Installation, choose
+from engines._innodb.relations import stored_tables
 from engines._innodb.sql import SqlOnInnoDB
 from engines._installation import workloads_in
 from engines._managed import ManagedServer
@@ -46,10 +47,11 @@ from harness.engine import (
     EngineFactory,
     EngineOptions,
     ProcessId,
+    StoredRelation,
     Tunnel,
 )
 from harness.errors import UsageError
-from harness.experiment.placement import Part
+from harness.experiment.placement import Part, RelationKind
 from harness.store.spec import JsonObject
 from harness.supervise.failures import log_tail
 from harness.supervise.user_files import acting_as
@@ -70,6 +72,8 @@ _PROTOCOL = 10
 #: How far back errors before a stack trace are looked for, and how many are shown.
 _TRACED_LINES, _TRACED_BYTES, _SHOWN_ERRORS = 2000, 1 << 18, 6
 _NATIVE_AIO = "innodb_use_native_aio"
+#: Where MySQL looks for the files of tables, in addition to its data directory.
+_DIRECTORIES = "innodb_directories"
 
 
 class ManagedInnoDB(SqlOnInnoDB, ManagedServer[Installation, Cluster]):
@@ -144,7 +148,17 @@ class ManagedInnoDB(SqlOnInnoDB, ManagedServer[Installation, Cluster]):
     def restore(self, dataset: Path, directories: DataDirectories) -> None:
         """Copy ``dataset``, which contains no locations."""
         self._loading = False
+        settings = known_settings(self._installation)
+        if directories.relations and self.flavour == "mysql" and _DIRECTORIES not in settings:
+            raise UsageError(
+                f"place {directories.relations[0]} with {self._installation.title}",
+                f"this release has no {_DIRECTORIES}",
+                "use MySQL 8.0 or later, or place the data as a whole",
+            )
         self._use(directories).restore(dataset)
+
+    def relations(self) -> Sequence[StoredRelation]:
+        return stored_tables(self._cluster.table_folders(), self._user)
 
     def _local_processes(self) -> Sequence[ProcessId]:
         return self.processes()
@@ -359,7 +373,11 @@ def factory(flavour: Flavour) -> EngineFactory:
         },
         workloads=(*workloads_in(ManagedInnoDB.sql_folder), "sql"),
         placeable=ManagedInnoDB.supported_parts,
-        not_placeable={"index": "InnoDB stores a table and its indexes in one file"},
+        not_placeable={
+            "index": "InnoDB stores a table and its indexes in one file",
+            "relations": "InnoDB stores a table and its indexes in one file",
+        },
+        relation_kinds=frozenset[RelationKind]({"table"}),
         # Of innodb_temp_data_file_path and tmpdir.
         path_separators=":;",
         make=lambda context: ManagedInnoDB(context, flavour),

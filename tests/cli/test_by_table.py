@@ -70,6 +70,22 @@ def test_a_table_is_placed_and_verified(loaded: Any, folder: Path) -> None:
     assert times["hot"] < 2_000_000 * read["calls"] / 5 < times["hot_pkey"] * read["calls"]
 
 
+@pytest.mark.parametrize("engine", ["mysql", "mariadb"])
+def test_a_table_of_innodb_is_placed_with_its_indexes(
+    loaded: Any, folder: Path, engine: str
+) -> None:
+    # MariaDB maps its log on a tmpfs.
+    placement = "data=slow,wal=ssd,table:hot=fast"
+    options = ("--set", "innodb_use_native_aio=OFF", "--placement", placement)
+    document = run(loaded, folder, *options, engine=engine).run
+    checks = {check["name"]: check["status"] for check in document["checks"]}
+    assert checks["relations-placed"] == "passed"
+    every = relations(loaded, document)
+    assert set(every) == {"cold", "hot"}
+    assert document["part_bytes"]["relations"] == every["hot"]["bytes"] > 1_000_000
+    assert sum(io["calls"] for io in every["hot"]["io"] if io["operation"] == "read") > 50
+
+
 @pytest.mark.parametrize(
     ("engine", "placement", "code", "words"),
     [
@@ -77,6 +93,8 @@ def test_a_table_is_placed_and_verified(loaded: Any, folder: Path) -> None:
         ("postgres", "data=slow,index:hot=fast", 1, "hot_pkey"),
         ("postgres", "data=slow,table:hot=fast,table:cold=slow", 2, "several tiers"),
         ("duckdb", "data=slow,table:hot=fast", 2, "table:hot"),
+        ("mysql", "data=slow,index:hot=fast", 2, "one file"),
+        ("mysql", "data=ssd,table:hott=ssd", 1, "hot"),
     ],
 )
 def test_what_cannot_be_placed_is_refused(
