@@ -29,7 +29,7 @@ from harness.engine import (
     EngineOptions,
     SqlConnection,
 )
-from harness.errors import RunFailed, UsageError, nearest
+from harness.errors import NoServerError, RunFailed, UsageError, nearest
 from harness.sql_files import created
 from harness.store.spec import JsonObject
 
@@ -45,7 +45,7 @@ def mark_text(*, complete: bool, facts: JsonObject | None = None) -> str:
 
 
 def dsn_text(problem: str, options: EngineOptions, secrets: Callable[[str], str]) -> str:
-    """Return the option ``dsn``; "env": ``$HARNESS_DSN``, with UsageError if that is unset.
+    """Return the option ``dsn``; "env": ``$HARNESS_DSN``, with NoServerError if that is unset.
 
     ``secrets``: names the secrets in a DSN. UsageError if the option has one: it is stored.
     """
@@ -53,7 +53,7 @@ def dsn_text(problem: str, options: EngineOptions, secrets: Callable[[str], str]
     if text == "env":
         text = os.environ.get("HARNESS_DSN", "")
         if not text:
-            raise UsageError(problem, "$HARNESS_DSN is not set", "export HARNESS_DSN=…")
+            raise NoServerError(problem, "$HARNESS_DSN is not set", "export HARNESS_DSN=…")
         secrets(text)  # it must be valid, too
     elif secret := secrets(text):
         raise UsageError(

@@ -56,6 +56,14 @@ class UsageError(HarnessError):
 class HostLacksError(UsageError):
     """Needs a tier, processors or memory that this host does not have."""
 
+    needs: ClassVar[str] = "hardware"
+
+
+class NoServerError(HostLacksError):
+    """Needs a server of the user's, and none is named."""
+
+    needs = "a server"
+
 
 class RunFailed(HarnessError):
     """Failed under way (server died, disk full, wrong answer …): exit code 1."""

@@ -36,16 +36,12 @@ _MODES = {
 }
 
 
-#: Begins why something is not run that a host with more tiers, processors or memory could run.
-NEEDS_HARDWARE = "needs hardware"
-
-
 def why_refused(error: BaseException) -> str:
     """Say why something cannot be run here; what another host could run is marked as such."""
     cause: BaseException | None = error
     while cause is not None and not isinstance(cause, HostLacksError):
         cause = cause.__cause__
-    return f"{NEEDS_HARDWARE}: {error}" if cause else str(error)
+    return f"needs {cause.needs}: {error}" if cause else str(error)
 
 
 @dataclass(frozen=True)
