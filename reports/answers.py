@@ -22,6 +22,7 @@ from reports.explain.causes import explanation, waited_at_most
 from reports.formatting import percent, ratio_text, stand_in_mark, times, verdict_text
 from reports.labels import arm_options, at_value, number_of, varied_numbers
 from reports.matching import block_of
+from reports.other_plans import other_plans_text
 from reports.run_configuration import followers, spec_facts
 from reports.sections import Block, Lines, Paragraph
 from reports.statistics import Ratio, compare_values, decide
@@ -69,13 +70,13 @@ def _possible(group: Group) -> str:
 def verdict_line(where: str, group: Group) -> str:
     """``postgres 18.4: pmem-both against ssd-both: faster: 3.1× [2.8, 3.5] …``.
 
-    Of arms also what each was set to: ``b (jit=off) against a``.
+    Of arms also what each was set to: ``b (jit=off) against a``. Queries whose plan differs follow.
     """
     sides = (group.b, group.a), (group.a, group.b)
     which = " against ".join(_with_options(arm, other) for arm, other in sides)
-    return ": ".join(
-        filter(None, [where, which, verdict_text(group.verdict), speed_up_text(group)])
-    )
+    texts = [where, which, verdict_text(group.verdict), speed_up_text(group)]
+    verdict = ": ".join(filter(None, texts))
+    return "; ".join(filter(None, [verdict, other_plans_text(group.other_plans)]))
 
 
 def _with_options(arm: Arm, other: Arm) -> str:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 
 from harness.errors import UsageError
@@ -24,6 +25,7 @@ from reports.headline import NONE, Headline, headline
 from reports.labels import ShownFact, not_enforced, resumed, value_name, what_was_run
 from reports.matching import Difference, Match, find, paired
 from reports.model_error import ModelError, model_error, not_kept
+from reports.other_plans import other_plans
 from reports.ranks import Pairing
 from reports.run_configuration import Dimension, dimension, facts
 from reports.statistics import ALPHA, Ratio, compare_values, decide
@@ -60,6 +62,11 @@ class Group:
     unused: bool = False
     model_error: ModelError | None = None
     not_kept: Mapping[str, str] = field(default_factory=dict)
+
+    @cached_property
+    def other_plans(self) -> tuple[str, ...]:
+        """Return the queries that were executed by another plan on each side."""
+        return other_plans(self.a.usable, self.b.usable)
 
     def row(self, quantity: Quantity | None) -> Row | None:
         return next((row for row in self.rows if row.quantity == quantity), None)

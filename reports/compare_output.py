@@ -24,6 +24,7 @@ from reports.formatting import (
 )
 from reports.headline import SetRate
 from reports.labels import in_words, value_text, what_was_run
+from reports.other_plans import other_plans_text
 from reports.sections import (
     Block,
     Cell,
@@ -66,6 +67,7 @@ def _group_json(group: Group, regressed: bool | None, inconclusive: bool | None)
         "second": group.headline.second and _quantity_json(group.headline.second),
         "verdict": group.verdict,
         "why": as_json(explanation(group).causes),
+        "other_plans": list(group.other_plans),
         "model_error": group.model_error and attributes(group.model_error, "low", "high"),
         "regressed": regressed,
         "inconclusive": inconclusive,
@@ -190,7 +192,7 @@ def _group_blocks(
     yield Table(
         f"{title}: {b} against {a}",
         ("metric", a, b, "B is better by", "p", "n", "verdict"),
-        [_cells(row) for row in shown if row.estimate],
+        [_cells(row, group.other_plans) for row in shown if row.estimate],
         "numbers",
     )
     without = [f"{row.title} ({row.note or 'no ratio'})" for row in shown if not row.estimate]
@@ -201,7 +203,7 @@ def _group_blocks(
     yield Section(f"What was run{more}", [Facts(facts)], kind="sub")
 
 
-def _cells(row: Row) -> list[Cell]:
+def _cells(row: Row, other_plans: Sequence[str]) -> list[Cell]:
     assert row.estimate is not None and row.decision is not None
     medians = [
         quantity_text(side.median, row.unit, row.info.resolution) if side else NOTHING
@@ -211,6 +213,8 @@ def _cells(row: Row) -> list[Cell]:
     p = p_text(row.decision.adjusted_p) if row.has_verdict else NOTHING
     verdict: list[str | Span] = [badge(row.verdict)] if row.has_verdict else []
     verdict += [f"; {text}" for text in remarks(row)]
+    if row.quantity.label("query") in other_plans:
+        verdict.append("; other plan")
     return [row.title, *medians, better, p, repeats_text(row), tuple(verdict)]
 
 
@@ -223,7 +227,10 @@ def comparison_table(title: str, named_groups: Iterable[tuple[str, Group]]) -> T
         row, compared = group.deciding, group.b.marked_name
         if len(baselines) > 1:
             compared += f" against {group.a.marked_name}"
-        cells: list[Cell] = [where, compared, badge(group.verdict, group.emulated)]
+        verdict: Cell = badge(group.verdict, group.emulated)
+        if plans := other_plans_text(group.other_plans):
+            verdict = (badge(group.verdict, group.emulated), f"; {plans}")
+        cells: list[Cell] = [where, compared, verdict]
         if row and row.estimate:
             medians = NOTHING
             if row.a and row.b:
