@@ -482,10 +482,12 @@ def _of_files(
             )
         read = registry.engine(engines[0], workload).read_server_file
         if read is None:
+            others = registry.engines_of(workload)
+            readers = [e for e in others if registry.engine(e, workload).read_server_file]
             raise UsageError(
                 problem,
                 f"the harness reads no such files for {engines[0]}",
-                "use --set, or postgres, mysql or mariadb",
+                f"use --set, or an engine of which it does: {', '.join(sorted(readers))}",
             )
         try:
             text = path.read_text(encoding="utf-8-sig")
