@@ -177,18 +177,18 @@ class RelationAnswer:
             )
         first = max(self.uses, key=lambda use: use.device_ns)
         total, whole = (sum(sizes) or 1 for sizes in zip(*map(_sizes, self.uses), strict=True))
+        codes = ", ".join(dict.fromkeys(arm.group.not_kept.values()))
+        reason = f"{arm.group.verdict}{f': {codes}' if codes else ''}"
+        undecided = (
+            f"Not resolvable yet: moving {what} to {self.tier} gives {ratio}"
+            if ratio and arm.group.verdict == "not resolvable"
+            else f"No verdict on moving {what} to {self.tier} ({reason})"
+        )
         return (
-            f"{self._undecided(arm)}: moving {what} to {self.tier}"
-            f"{f' gives {ratio}' if ratio else ''}. By device time, {first.relation.kind} "
+            f"{undecided}. By device time, {first.relation.kind} "
             f"{first.relation.name} comes first: {percent(first.device_ns / total)} of the time "
             f"in {percent(first.size_bytes / whole)} of the bytes."
         )
-
-    def _undecided(self, arm: RelationArm) -> str:
-        if arm.group.verdict == "not resolvable":
-            return "Not resolvable yet"
-        codes = ", ".join(dict.fromkeys(arm.group.not_kept.values()))
-        return f"No verdict ({arm.group.verdict}{f': {codes}' if codes else ''})"
 
     def rows(self) -> list[dict[str, Any]]:
         """Return the relations, most time for its bytes first, with the measured gain up to each.

@@ -56,7 +56,10 @@ COMMANDS: dict[str, Sequence[str]] = {
     "doctor": ["--host MARK"],
     **{f"run {name}": ["--engine MARK --placement ssd-both"] for name in RUNNING},
     "run micro": ["--suite MARK --tier MARK"],
-    **{f"advise {name}": ["--engine MARK"] for name in RUNNING},
+    **{
+        f"advise {name}": ["--engine MARK", "--engine postgres --by-table --budget MARK"]
+        for name in RUNNING
+    },
     **{f"calibrate {name}": ["--engine MARK --placement ssd-both"] for name in RUNNING},
     **{f"curve {name}": ["--engine MARK --part wal"] for name in RUNNING},
     "compare": [

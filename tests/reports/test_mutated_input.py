@@ -175,9 +175,12 @@ def stored_run(root: Path) -> Path:
     cell |= {"bytes": 90 * 8192, "ns": 9_000_000, "sizes": {"8192": 90}}
     cells = [cell | {"part": part, "operation": operation}
              for part in ("data", "wal") for operation in ("read", "write", "sync")]  # fmt: skip
+    calls = {"role": "foreground", "operation": "read", "calls": 9, "bytes": 9, "ns": 9}
+    relation = {"kind": "table", "name": "hot", "table": "hot", "bytes": 9, "io": [calls]}
     artifacts = {
         "accounting": {"1": {"plan_ns": 1, "measured_ns": 3, "why": "it took longer"}, "6": {}},
         "io-operations": cells,
+        "io-relations": [relation],
     }
     syncs = metric("io_duration_ns", histogram([4e5] * 90), part="wal", operation="sync")
     cases = [Case(placement="ssd-both", block=n, metrics=[made, syncs]) for n in range(2)]
@@ -353,6 +356,7 @@ KINDS: dict[str, Callable[[Path], Kind]] = {
     "manifest.json": document("manifest.json"),
     "accounting": document("artifacts/accounting.json"),
     "io-operations": document("artifacts/io-operations.json"),
+    "io-relations": document("artifacts/io-relations.json"),
     "runs.index": run_index,
     "calibrations": calibrations,
     "canaries": canaries,
