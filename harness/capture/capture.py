@@ -9,9 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from harness.capture.logs import log_files
+from harness.capture.losses import Losses
 from harness.capture.mysql_log import MySqlLog
 from harness.capture.postgres_log import PostgresLog
-from harness.capture.recording import Losses, RecordedStatement, Recorder, in_order
+from harness.capture.recording import RecordedStatement, Recorder, in_order
 from harness.capture.replay_file import REPLAY, Dialect, Header
 from harness.errors import UsageError
 

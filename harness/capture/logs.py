@@ -11,6 +11,7 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import BinaryIO, cast
 
+from harness.capture.losses import Losses
 from harness.errors import UsageError
 from harness.supervise.user_files import open_regular
 
@@ -60,26 +61,38 @@ def _decompressed(path: Path, stream: BinaryIO) -> Iterator[BinaryIO]:
             process.kill()
 
 
-def by_time(files: Sequence[Path], time_of: Callable[[bytes], int | None]) -> list[Path]:
-    """The files in the order of their first times; UsageError for one without any.
+def by_time(
+    files: Sequence[Path],
+    time_of: Callable[[bytes], tuple[str, int] | None],
+    preferred: str,
+    losses: Losses,
+) -> list[Path]:
+    """The files in the order of their first times; UsageError where none has a time.
 
-    ``time_of``: of a line, None if it has none.
+    ``time_of``: kind and time of a line, None if it has none. A server may write each statement
+    into logs of two kinds: those of kind ``preferred`` are read if there are any.
     """
-    began: list[tuple[int, int, Path]] = []
+    began: list[tuple[int, int, Path, str]] = []
     for number, path in enumerate(files):
         with opened_log(path) as stream:
             try:
                 lines = (stream.readline() for _ in range(_FIRST_LINES))
-                times = (time_us for line in lines if (time_us := time_of(line)) is not None)
-                first = next(times, None)
+                first = next(filter(None, map(time_of, lines)), None)
             except (OSError, EOFError) as error:
                 raise UsageError(f"log {path}", str(error), "copy it again") from error
         if first is not None:
-            began.append((first, number, path))
+            began.append((first[1], number, path, first[0]))
         elif path.stat().st_size:
-            raise UsageError(
-                f"log {path}",
-                f"no time in its first {_FIRST_LINES} lines: it is of another kind",
-                "name csvlog or jsonlog of PostgreSQL, or a slow or general log of MySQL",
-            )
-    return [path for _, _, path in sorted(began)]
+            losses.add("files of another kind", path.name)
+    if not began:
+        raise UsageError(
+            f"log {', '.join(map(str, files[:3]))}",
+            f"no time in its first {_FIRST_LINES} lines: it is of another kind",
+            "name csvlog or jsonlog of PostgreSQL, or a slow or general log of MySQL",
+        )
+    if any(kind == preferred for *_, kind in began):
+        for _, _, path, kind in began:
+            if kind != preferred:
+                losses.add(f"files that repeat the {preferred}", path.name)
+        began = [entry for entry in began if entry[3] == preferred]
+    return [path for _, _, path, _ in sorted(began)]

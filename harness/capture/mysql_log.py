@@ -15,7 +15,8 @@ from itertools import chain
 from pathlib import Path
 
 from harness.capture.logs import by_time, opened_log
-from harness.capture.recording import Losses, OwnedStatement, RecordedStatement
+from harness.capture.losses import Losses
+from harness.capture.recording import OwnedStatement, RecordedStatement
 
 _BANNER = re.compile(
     r".*, Version: .*started with:$|Tcp port: \d+ |Time\s+Id\s+Command\s+Argument$"
@@ -78,7 +79,7 @@ class MySqlLog:
         self._sessions: dict[str, _Session] = {}
         self._same_second: list[OwnedStatement] = []
         self._second_us = 0
-        self._files = by_time(files, _time_of)
+        self._files = by_time(files, _time_of, "slow log", losses)
 
     def statements(self) -> Iterator[OwnedStatement]:
         """Yield the statements of all clients."""
@@ -247,16 +248,13 @@ class MySqlLog:
         self._same_second = []
 
 
-def _time_of(line: bytes) -> int | None:
+def _time_of(line: bytes) -> tuple[str, int] | None:
     text = line.decode("utf-8", errors="replace").rstrip("\r\n")
-    match = _TIME.match(text)
-    general = _GENERAL.match(text)
-    stamp = _TIMESTAMP.match(text)
-    if stamp is not None:
-        return int(stamp[1]) * _US
-    if match is None and general is not None and general["time"]:
-        return _moment(general["time"])
-    return _moment(match[1]) if match else None
+    if (stamp := _TIMESTAMP.match(text)) is not None:
+        return "slow log", int(stamp[1]) * _US
+    slow, general = _TIME.match(text), _GENERAL.match(text)
+    moment = _moment(slow[1] if slow else general["time"] or "" if general else "")
+    return None if moment is None else ("slow log" if slow else "general log", moment)
 
 
 def _moment(text: str) -> int | None:

@@ -19,7 +19,8 @@ from typing import BinaryIO
 import msgspec
 
 from harness.capture.logs import by_time, opened_log
-from harness.capture.recording import Losses, OwnedStatement, RecordedStatement
+from harness.capture.losses import Losses
+from harness.capture.recording import OwnedStatement, RecordedStatement
 from harness.errors import UsageError
 
 #: Fields of csvlog by release: 13 added the backend's type, 14 leader and query.
@@ -87,7 +88,7 @@ class PostgresLog:
         self._zone = ""
         self._zone_offset = timedelta()
         self._first_us: int | None = None
-        self._files = by_time(files, self._time_of)
+        self._files = by_time(files, self._time_of, "csvlog", losses)
 
     def statements(self) -> Iterator[OwnedStatement]:
         """Yield the statements of all clients as they end."""
@@ -109,14 +110,14 @@ class PostgresLog:
             if session.pending is not None:
                 self._losses.add("statements without an end: their session may be lost", session_id)
 
-    def _time_of(self, line: bytes) -> int | None:
+    def _time_of(self, line: bytes) -> tuple[str, int] | None:
         if line.startswith(b"{"):
             try:
-                return self._us(msgspec.json.decode(line, type=_Row).timestamp, "")
+                return "jsonlog", self._us(msgspec.json.decode(line, type=_Row).timestamp, "")
             except msgspec.DecodeError:
                 return None
         match = _BEGINS_CSV.match(line)
-        return self._us(match[0][:-1].decode(), "") if match else None
+        return ("csvlog", self._us(match[0][:-1].decode(), "")) if match else None
 
     # Lines ---------------------------------------------------------------------
 

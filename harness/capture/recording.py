@@ -19,12 +19,12 @@ from pathlib import Path
 from typing import BinaryIO
 
 from harness.capture.classes import class_name, class_text
+from harness.capture.losses import Losses
 from harness.capture.replay_file import (
     FORMAT,
     Dialect,
     Event,
     Header,
-    LeftOut,
     StatementClass,
     decode_event,
     encode,
@@ -101,20 +101,6 @@ class OwnedStatement:
     statement: RecordedStatement
     database: str
     user: str
-
-
-@dataclass
-class Losses:
-    """Lines and statements that are left out, by reason: their number, and the first place."""
-
-    by_reason: dict[str, tuple[int, str]] = field(default_factory=dict)
-
-    def add(self, reason: str, place: str, count: int = 1) -> None:
-        before, first = self.by_reason.get(reason, (0, place))
-        self.by_reason[reason] = before + count, first
-
-    def listed(self) -> tuple[LeftOut, ...]:
-        return tuple(LeftOut(reason, *entry) for reason, entry in self.by_reason.items())
 
 
 @dataclass

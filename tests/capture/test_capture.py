@@ -6,6 +6,7 @@ server's own processes and paths are left out. All other logs here are written b
 """
 
 import gzip
+import shutil
 from pathlib import Path
 
 import pytest
@@ -128,6 +129,17 @@ def test_rotated_and_compressed_files_are_read_by_their_times(tmp_path) -> None:
         (folder / name).write_bytes(gzip.compress(line) if name.endswith("gz") else line)
     made = capture_log(tmp_path / "made", [folder], "postgres")
     assert [event.sql for event in events_of(made.path)] == ["select 10", "select 20"]
+
+
+def test_a_folder_of_logs_is_read_once(tmp_path) -> None:
+    for name in ("postgres-15.csv", "postgres-15.json"):
+        shutil.copy(RECORDINGS / name, tmp_path)
+    (tmp_path / "server.log").write_text("ending log output to stderr\n")
+    header = capture_log(tmp_path / "made", [tmp_path], "postgres").header
+    assert header.statements == 42
+    assert left_out(header).items() >= {
+        ("files of another kind", 1), ("files that repeat the csvlog", 1),
+    }  # fmt: skip
 
 
 @pytest.mark.parametrize(
