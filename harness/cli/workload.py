@@ -10,11 +10,13 @@ import typer
 
 from harness import paths, registry
 from harness.capture.capture import capture_log
+from harness.capture.server import WEIGHTS, capture_server
 from harness.capture.summary import summary
 from harness.cli.common import JsonOption, QuietOption, ResultsOption, print_json, store
 from harness.errors import UsageError, unknown
 from harness.install import install_packages
 from harness.progress import progress_on_stderr
+from harness.units import parse_duration_ns
 from harness.workloads.sql.answers import write_answers
 from harness.workloads.sql.example import refuse_used, write_example
 from harness.workloads.sql.folder import read_folder
@@ -108,11 +110,16 @@ def capture(
         typer.Option("--engine", help="DBMS that wrote the log."),
     ],
     log: Annotated[
-        list[Path],
-        typer.Option(
-            "--log", metavar="FILE", help="File of the log, or a folder of them; repeats."
-        ),
-    ],
+        list[Path] | None,
+        typer.Option("--log", metavar="FILE", help="File of the log, or a folder; repeats."),
+    ] = None,
+    dsn: Annotated[
+        str, typer.Option("--dsn", help="PostgreSQL to dump ('env': $HARNESS_DSN).")
+    ] = "",
+    for_: Annotated[
+        str,
+        typer.Option("--for", metavar="DURATION", help="Time of counting statements (--dsn)."),
+    ] = "0s",
     database: Annotated[
         str, typer.Option("--database", help="Database (default: that of almost all statements).")
     ] = "",
@@ -129,8 +136,26 @@ def capture(
     """Record a load from a server's log, to be replayed: harness run sql --replay.
 
     PostgreSQL: csvlog or jsonlog with log_min_duration_statement=0. MySQL, MariaDB: the slow log
-    with long_query_time=0, or the general log.
+    with long_query_time=0, or the general log. --dsn dumps a PostgreSQL by your pg_dump, and
+    writes the weights of statements if the server has pg_stat_statements.
     """
+    if bool(log) == bool(dsn):
+        raise UsageError("capture", "neither or both of --log and --dsn", "name one of them")
+    if log is None or dsn:
+        if engine != "postgres":
+            raise UsageError(
+                f"--dsn with {engine}", "this is for PostgreSQL",
+                "fill the folder by mysqldump --no-data and --no-create-info",
+            )  # fmt: skip
+        try:
+            for_s = parse_duration_ns(for_) / 1e9
+        except ValueError as error:
+            raise UsageError(f"--for {for_}", str(error), "write 10m") from error
+        files = capture_server(folder, dsn, for_s)
+        _print(folder, files, json_)
+        if not json_ and WEIGHTS not in {path.name for path in files}:
+            print(f"no {WEIGHTS}: the server has no pg_stat_statements for this role")
+        return
     captured = capture_log(folder, log, engine, database, user or ())
     if json_:
         document = captured.header.to_json()

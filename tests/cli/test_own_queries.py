@@ -214,6 +214,9 @@ def test_a_log_is_recorded_without_printing_its_literals(loaded: Any, tmp_path: 
     document = loaded(*command, "postgres", "--literals", "keep", "--json").document
     assert document["statements"] == 42 and "series(1,1000)" in str(document["examples"])
     assert loaded(*command, "mysql").code == 2
+    both = ("--dsn", "dbname=d")
+    assert loaded(*command, "postgres", *both).code == 2
+    assert loaded(*command[:3], "--engine", "mysql", *both).code == 2
 
 
 def test_a_recorded_load_is_replayed_from_the_loaded_state(loaded: Any, tmp_path: Path) -> None:

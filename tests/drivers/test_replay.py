@@ -8,7 +8,8 @@ from lab import open_lab
 from harness import hdr
 from harness.capture.capture import capture_log
 from harness.capture.replay_file import FORMAT, Dialect, Event, Header, StatementClass, encode
-from harness.errors import RunFailed
+from harness.capture.server import capture_server
+from harness.errors import RunFailed, UsageError
 from harness.progress import SilentProgress
 from harness.store.result import Check
 from harness.workload import Clients, Session
@@ -191,3 +192,29 @@ def test_the_servers_log_is_replayed(tmp_path) -> None:
             rows = connection.execute("SELECT count(*), min(b) FROM t").rows
         again.kill()
         assert rows == [(50, "it's")]
+
+
+def test_a_running_server_is_dumped_without_its_password_in_an_argument(
+    tmp_path, monkeypatch
+) -> None:
+    with open_lab() as lab:
+        engine = lab.started("postgres", {"shared_preload_libraries": "pg_stat_statements"})
+        with closing(engine.connect()) as connection:
+            connection.execute("CREATE EXTENSION pg_stat_statements")
+            connection.execute("CREATE TABLE t (a int PRIMARY KEY)")
+            connection.execute("INSERT INTO t VALUES (4711)")
+        address = engine.native_connection()
+        given = {name: address[name] for name in ("host", "port", "user", "password")}
+        dsn = " ".join(f"{name}={value}" for name, value in given.items())
+        with pytest.raises(UsageError, match="password"):
+            capture_server(tmp_path / "made", f"{dsn} dbname=harness")
+        monkeypatch.setenv("HARNESS_DSN", f"{dsn} dbname=harness")
+        files = capture_server(tmp_path / "made", "env")
+        tables, rows, weights = (path.read_text() for path in files)
+        engine.kill()
+    assert "CREATE TABLE public.t" in tables and "4711" not in tables
+    assert "4711" in rows and files[1].stat().st_mode & 0o777 == 0o600
+    assert "INSERT INTO t VALUES ($1)" in weights and "4711" not in weights
+    assert address["password"] not in tables + rows + weights
+    with pytest.raises(UsageError, match="it exists"):
+        capture_server(tmp_path / "made", "env")
