@@ -48,6 +48,7 @@ from harness.warnings import RunWarning, warn
 _PRIVATE_ARTIFACTS = {
     "queries": "texts of queries",
     "scripts": "scripts",
+    "statement-classes": "texts of recorded statements",
     "plans": "plans",
     "answers": "answers",
 }
