@@ -88,6 +88,7 @@ COMMANDS: dict[str, Sequence[str]] = {
     "runs import": ["MARK"],
     "workload init": ["OUT/MARK", "OUT/MARK --from MARK"],
     "workload answers": ["OUT MARK"],
+    "workload capture": ["OUT/MARK --dsn MARK"],
     "data list": [""],
     "data rm": ["MARK --dry-run"],
     "data verify": ["MARK"],
