@@ -241,6 +241,8 @@ class PostgresLog:
             name = (match["name"] or "").partition("/")[0]
             statement.prepared = "" if name == "<unnamed>" else name
             statement.values = _values(row.detail)
+            if any(value and value.endswith("...") for value in statement.values):
+                self._losses.add("ends of values, perhaps (log_parameter_max_length)", place)
         yield from self._named(session, row, statement)
         session.pending = statement
         if took_us is not None:

@@ -176,6 +176,13 @@ def test_sqls_prepare_from_before_the_record_is_in_detail(tmp_path) -> None:
     assert sent == [None, "execute q(1)", "execute q(1)"]  # None: as its class
 
 
+def test_values_that_may_be_cut_off_are_named(tmp_path) -> None:
+    message = "duration: 1.000 ms  execute <unnamed>: select $1"
+    made = captured(tmp_path, csv_line(1, "a", message, detail="Parameters: $1 = 'long...'"))
+    assert events_of(made.path)[0].values == ["long..."]
+    assert [lost.count for lost in made.header.left_out] == [1]
+
+
 def test_a_log_of_several_databases_needs_a_choice(tmp_path) -> None:
     message = "duration: 1.000 ms  statement: select 1"
     text = csv_line(1, "a", message) + csv_line(2, "b", message, db="other")
