@@ -34,10 +34,12 @@ def print_run_list(
     rule: StopRule | None = None,
     looks: int = 1,
     refused: Sequence[Refusal] = (),
+    repeated: bool = True,
 ) -> None:
     """Print the runs of a plan and their estimates; ``earlier``: runs to estimate from.
 
-    Where results decide, the runs before the first of ``looks``.
+    Where results decide, the runs before the first of ``looks``. ``repeated``: what repeats can
+    show is printed, too.
 
     As JSON ``{plan: [a run each], estimated_duration_ns, repeats: {…}, expected: [an engine
     each], counts: [repeats at each look], budget_repeats, refused: [a reason each]}``;
@@ -81,7 +83,7 @@ def print_run_list(
     )
     for refusal in refused:
         say(f"not run: {refusal}")
-    for text in shown.texts:
+    for text in shown.texts if repeated else ():
         say(text)
     if within is not None:
         say(f"the budget allows about {counted(within, 'repeat')}")

@@ -45,6 +45,6 @@ def list_search(
     steps: Sequence[ResolvedRun], earlier: Store, env: Environment, json_: bool
 ) -> None:
     """Print the first windows, and how many may follow."""
-    print_run_list(steps, earlier, env, json_)
+    print_run_list(steps, earlier, env, json_, repeated=False)
     if not json_:
         say(f"at most {MOST_WINDOWS - 1} more windows on each follow, at loads that results choose")
