@@ -107,7 +107,7 @@ def plan_of(text, **kwargs):
         (PROFILE, "settings: {jit: false}", "engine_options: {duckdbb: {}}", 12,
          "did you mean 'duckdb'"),
         (PROFILE, "fixed:\n", "  params:\n    queries:\n      - 1\n      - 23\nfixed:\n", 12,
-         "not a query"),
+         "not the number of a query"),
         (PROFILE, "fixed:\n", "fixed:\n  engine: duckdb\n", 7,
          "'engine' is both an axis and fixed"),
         (CONFIGURATIONS, "axes:", "fixed: {placement: ssd-both}\naxes:", 9,
@@ -115,7 +115,7 @@ def plan_of(text, **kwargs):
         (CONFIGURATIONS, '"3,0-1"', '"3-1"', 9, "backwards"),
         (TOGETHER, "axes:", "fixed: {params: {queries: [1]}}\naxes:", 8,
          "'queries' is also fixed"),
-        (TOGETHER, "[2]", "[23]", 8, "not a query of TPC-H"),
+        (TOGETHER, "[2]", "[23]", 8, "not the number of a query"),
     ],
 )  # fmt: skip
 def test_a_wrong_value_is_named_with_its_line(profile, old, new, line, problem):
