@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -15,6 +14,8 @@ from harness.capture.postgres_log import PostgresLog
 from harness.capture.recording import RecordedStatement, Recorder, in_order
 from harness.capture.replay_file import REPLAY, Dialect, Header
 from harness.errors import UsageError
+from harness.supervise import workdirs
+from harness.supervise.own_files import make_own
 
 #: The dialect of each engine's log.
 DIALECTS: dict[str, Dialect] = {"postgres": "postgres", "mysql": "mysql", "mariadb": "mysql"}
@@ -42,12 +43,12 @@ def capture_log(
     """
     files = log_files(logs)
     database = database or _main_database(files, engine)
-    folder.mkdir(parents=True, exist_ok=True)
+    make_own(folder)
     losses, by_user = Losses(), Counter[str]()
     log = _read(files, engine, losses)
     with (
-        tempfile.TemporaryDirectory(dir=folder, prefix=".capture-") as scratch,
-        Recorder(DIALECTS[engine], Path(scratch), losses) as recorder,
+        workdirs.temporary(folder, ".capture") as scratch,
+        Recorder(DIALECTS[engine], scratch, losses) as recorder,
     ):
 
         def chosen() -> Iterator[RecordedStatement]:

@@ -13,6 +13,7 @@ from typing import BinaryIO, cast
 
 from harness.capture.losses import Losses
 from harness.errors import UsageError
+from harness.supervise import programs
 from harness.supervise.user_files import open_regular
 
 #: Lines that may come before the first one with a time.
@@ -53,12 +54,11 @@ def _decompressed(path: Path, stream: BinaryIO) -> Iterator[BinaryIO]:
     program = shutil.which("zstd")
     if program is None:
         raise UsageError(f"log {path}", "there is no zstd", "apt-get install zstd")
-    with subprocess.Popen([program, "-dc"], stdin=stream, stdout=subprocess.PIPE) as process:
-        assert process.stdout is not None
-        try:
-            yield cast(BinaryIO, process.stdout)
-        finally:
-            process.kill()
+    process = programs.start([program, "-dcq"], stdin=stream.fileno(), stdout=subprocess.PIPE)
+    try:
+        yield cast(BinaryIO, process.stdout)
+    finally:
+        programs.end(process)
 
 
 def by_time(

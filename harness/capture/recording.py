@@ -9,7 +9,6 @@ from __future__ import annotations
 import heapq
 import os
 import re
-import tempfile
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, closing
@@ -250,7 +249,7 @@ class Recorder:
 
     def _spill(self) -> None:
         self._run.sort()
-        stream = tempfile.TemporaryFile(dir=self._folder)  # noqa: SIM115
+        stream = (self._folder / str(len(self._runs))).open("x+b")
         self._stack.enter_context(stream)
         for began_us, order, line in self._run:
             stream.write(b"%d %d %s\n" % (began_us, order, line))

@@ -22,6 +22,8 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from harness.capture.classes import class_text
 from harness.errors import RunFailed, UsageError
+from harness.supervise import programs
+from harness.supervise.own_files import make_own
 
 #: Names of a folder of harness.workloads.sql, and the file of the weights.
 _TABLES, _LOAD, WEIGHTS = "tables.sql", "load", "weights.csv"
@@ -75,7 +77,7 @@ def capture_server(folder: Path, dsn: str, for_s: float = 0.0) -> list[Path]:
         if path.exists():
             raise UsageError(f"{path}", "it exists", "name a new folder")
     before = _weights(login) if for_s else {}
-    (folder / _LOAD).mkdir(parents=True, exist_ok=True)
+    make_own(folder / _LOAD)
     _dump(program, login, ("--schema-only", "--no-owner", "--no-privileges"), schema)
     _dump(program, login, ("--data-only",), rows)
     time.sleep(for_s)
@@ -121,24 +123,22 @@ def _login(dsn: str) -> _Login:
 
 def _dump(program: str, login: _Login, options: Sequence[str], path: Path) -> None:
     """Write a dump, private and as a whole; RunFailed with the program's words."""
-    environment = {k: v for k, v in os.environ.items() if k != _ENVIRONMENT}
+    environment = programs.inherited(["HOME", *(n for n in os.environ if n.startswith("PG"))])
     if login.password:
         environment["PGPASSWORD"] = login.password
     partial = path.with_name(f".{path.name}.partial")
     partial.unlink(missing_ok=True)
     descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
     with closing(os.fdopen(descriptor, "wb")) as stream:
-        done = subprocess.run(
-            [program, "--no-password", *options, f"--dbname={login.public}"],
-            env=environment,
-            stdin=subprocess.DEVNULL,
-            stdout=stream,
-            stderr=subprocess.PIPE,
-            check=False,
-        )
-    if done.returncode:
+        command = [program, "--no-password", *options, f"--dbname={login.public}"]
+        dump = programs.start(command, env=environment, stdout=stream, stderr=subprocess.PIPE)
+        try:
+            errors = dump.communicate()[1]
+        finally:
+            programs.end(dump)
+    if dump.returncode:
         partial.unlink()
-        words = done.stderr.decode(errors="replace").strip()[-500:]
+        words = errors.decode(errors="replace").strip()[-500:]
         raise RunFailed(f"pg_dump of {login.database}", words)
     partial.rename(path)
 

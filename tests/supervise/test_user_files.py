@@ -280,6 +280,7 @@ ALLOWED = {
     "below datasets and answers, which only we write": {
         "harness/workloads/tpch/reference.py keep",
         "harness/workloads/tpch/data.py generate",
+        "harness/workloads/htap/workload.py Htap.generate",
         "harness/workloads/tpch/refresh_sets.py _make",
         "harness/workloads/tpch/refresh_sets.py _last_part",
     },
@@ -293,6 +294,7 @@ ALLOWED = {
         "harness/install/debs.py _merge",
         "harness/install/debs.py Apt.__init__",
         "harness/drivers/ycsb/build.py _build",
+        "harness/workloads/sql/public/generate.py _make",
     },
     "control groups": {"harness/host/cgroup.py _make_group"},
 }
