@@ -166,8 +166,8 @@ class RelationAnswer:
         ratio = ratio_text(arm.estimate) if arm.estimate else ""
         if arm.group.verdict == "faster":  # everything alone
             return (
-                f"Move everything to {self.tier}, {ratio}: no table or index alone gains anything "
-                "shown."
+                f"Move everything to {self.tier}, {ratio}: the tables and indexes that were moved "
+                "by name gain nothing shown."
             )
         if arm.group.verdict in ("no difference", "slower"):
             loses = "is slower" if arm.group.verdict == "slower" else "gains nothing shown"
