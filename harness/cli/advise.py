@@ -3,142 +3,69 @@
 from __future__ import annotations
 
 import math
-import shlex
-import sys
-import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import fields, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import msgspec
-import typer
 
 from harness import registry
-from harness.cli.advise_memory import MEMORY, MemoryArm, memory_arms
-from harness.cli.advise_relations import MOST_ARMS, budgets, check_engine, relation_arms
+from harness.cli.advise_memory import MEMORY, memory_arms
+from harness.cli.advise_relations import advise_by_table, budgets
+from harness.cli.advise_trials import (
+    BUDGET,
+    LOOKS,
+    MOST_PAIRS,
+    NAME_DIGITS,
+    OTHER_NS,
+    RESOLVE,
+    AdviseOptions,
+    Trials,
+    check_from,
+    faster_tiers,
+    further_ns,
+    less_data,
+    more_command,
+    pairs_needed,
+    phases_within,
+)
 from harness.cli.common import given, print_json, stand_ins, store
 from harness.cli.curve import (
     NOT_OF_PLANNED_RUNS,
     CurveOptions,
-    More,
     curve,
     refuse_several,
     say_more,
 )
 from harness.cli.options import workload_commands
-from harness.cli.run import RunOptions, of_arms, plan_of
+from harness.cli.run import RunOptions
 from harness.cli.show import exit_for
-from harness.cli.study import conduct, conduct_experiment
+from harness.cli.study import conduct_experiment
 from harness.errors import RunFailed, UsageError
 from harness.execution.environment import command_environment
 from harness.execution.resolved_run import ResolvedRun
-from harness.execution.run_time import Estimator, assumed_overhead_ns
 from harness.experiment.placement import PARTS
 from harness.experiment.profile import Plan
 from harness.experiment.sequential import Goal
-from harness.experiment.study import Made, Study
+from harness.experiment.study import Made
 from harness.metrics import load_of
 from harness.models.curve import FACTORS
 from harness.models.device import find_model
-from harness.monitors.io import IoMonitor
 from harness.store.documents import as_json
 from harness.store.runs import StoredRun
 from harness.store.spec import RunSpec, content_hash
 from harness.terminal import say, say_command
-from harness.tiers.linux.model import DIRECTORY_KINDS, TIER_NAME, Tier
+from harness.tiers.linux.model import TIER_NAME, Tier
 from harness.units import NS_PER_S, counted, format_bytes, parse_duration_ns
-from harness.workloads.parameters import Parameters, option_text
+from harness.workloads.parameters import Parameters
 
 if TYPE_CHECKING:
     from reports.advice import PlacementPrediction
-    from reports.relations import RelationUse
 
-#: A difference that is not shown is excluded from this share on.
-_RESOLVE = 0.05
-_MOST_PAIRS = 24
 #: Of a response curve: repeats that show a difference, and the fewest that are measured.
 _DECIDING_REPEATS, _FEWEST_REPEATS = 6, 3
-_LOOKS = 2
-#: Typical data of a run that has to be short; the upper estimate would leave no time for windows.
-#: Earlier runs do not count: the same command has the same phases again, so that it resumes.
-_OTHER_NS = assumed_overhead_ns(copied_bytes=450_000_000)
-#: Runs that have less time have less data, too: restoring and checking them takes most of it.
-_SHORT_RUN_S = 25.0
-_SHORTEST_S, _LONGEST_S = 3.0, 120.0
-_BUDGET = "20m"
-#: Of the hash in an experiment's name.
-_NAME_DIGITS = 6
-
-
-@dataclass(frozen=True, kw_only=True)
-class AdviseOptions(RunOptions):
-    """Options of ``harness advise``, in addition to those of a run."""
-
-    from_: Annotated[str, typer.Option("--from", metavar="TIER", help="Today's tier.")] = "ssd"
-    to: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="TIER|MODEL|memory=TIER",
-            help="Faster tier, or a model of a device; may repeat [other tiers, else a curve]. "
-            "memory=cxl: does more, slower memory pay?",
-        ),
-    ] = None
-    memory_limit: Annotated[
-        str | None,
-        typer.Option(
-            metavar="SIZE[,SIZE]",
-            help="Cap on the engine and its page cache: 4GiB. With --to memory=TIER: today's "
-            "memory and the total, 52GiB,208GiB.",
-        ),
-    ] = None
-    budget: Annotated[
-        str,
-        typer.Option(
-            metavar="DURATION[,SIZE]",
-            help="Time of this command, loading included. With --by-table also bytes to move: "
-            "10GB.",
-        ),
-    ] = _BUDGET
-    by_table: Annotated[
-        bool, typer.Option("--by-table", help="Which tables and indexes to move, not parts.")
-    ] = False
-
-
-@dataclass(frozen=True)
-class _Trials:
-    """Arms of the plan. ``arms``: parts that move, and their tier, by placement; without today's.
-
-    ``today``: its placement, and its tier in words. ``memory``: arms of a question of memory.
-    ``notes``: what is not tried, and why.
-    """
-
-    today: tuple[str, str]
-    arms: Mapping[str, tuple[tuple[str, ...], str]]
-    memory: tuple[MemoryArm, ...] = ()
-    notes: tuple[str, ...] = ()
-
-    @property
-    def every(self) -> dict[str, tuple[tuple[str, ...], str]]:
-        """Return the arms, today's first."""
-        placement, tier = self.today
-        return {placement: ((), tier), **self.arms}
-
-    def plan(self, parameters: type[Parameters], options: AdviseOptions) -> Plan:
-        """Return the plan of all arms."""
-        if not self.memory:
-            return plan_of(parameters, replace(options, placement=[*self.every]))
-        each = (
-            replace(
-                options,
-                placement=[arm.placement],
-                memory_limit=str(arm.limit_bytes),
-                label=arm.label,
-            )
-            for arm in self.memory
-        )
-        return of_arms([plan_of(parameters, arm) for arm in each])
 
 
 def advise(parameters: type[Parameters], options: AdviseOptions) -> None:
@@ -151,7 +78,7 @@ def advise(parameters: type[Parameters], options: AdviseOptions) -> None:
             f"did you mean --to {MEMORY}{options.to[0]}?",
         )
     refuse_several("advise", replace(options, memory_limit=None) if of_memory else options)
-    duration, budget_bytes = budgets(options.budget, _BUDGET)
+    duration, budget_bytes = budgets(options.budget, BUDGET)
     if budget_bytes is not None and not options.by_table:
         raise UsageError(
             f"--budget {options.budget}",
@@ -164,29 +91,29 @@ def advise(parameters: type[Parameters], options: AdviseOptions) -> None:
     with command_environment(options.host, requests, options.quiet) as env:
         every_tier, host_id = env.tiers, env.host.host_id
     if options.by_table:
-        _by_table(parameters, options, every_tier, budget_bytes)
+        advise_by_table(parameters, options, every_tier, budget_bytes)
         return
     parts = _parts(parameters, options)
     trials = _memory_trials(options, every_tier) if of_memory else None
     if trials is None:
-        tiers = _faster(options, every_tier)
+        tiers = faster_tiers(options, every_tier)
         if not tiers:
             _by_curve(parameters, options, parts)
             return
         today = (f"{options.from_}-both", options.from_)
-        trials = _Trials(today, _arms(options.from_, tiers, parts))
+        trials = Trials(today, _arms(options.from_, tiers, parts))
     budget_ns = parse_duration_ns(options.budget)
     arms = len(trials.every)
     # Of a question of memory the data must not fit in today's.
-    less = {} if of_memory else _less_data(parameters, options, budget_ns / 1e9, arms)
+    less = {} if of_memory else less_data(parameters, options, budget_ns / 1e9, arms)
     sized = {**less, **options.pairs}
-    phases = _phases(parameters, sized, budget_ns / 1e9, arms, _pairs(arms))
+    phases = phases_within(parameters, sized, budget_ns / 1e9, arms, pairs_needed(arms))
     name = f"advise-{parameters.workload}-{(options.engine or [''])[0]}"
     options = replace(options, name=name, pairs=phases)
-    goal = Goal(budget_ns, _RESOLVE, _MOST_PAIRS, _LOOKS)
+    goal = Goal(budget_ns, RESOLVE, MOST_PAIRS, LOOKS)
     # Runs of other options are of another experiment: they are not in its report.
     series = {spec.series() for spec in trials.plan(parameters, options).runs}
-    options = replace(options, name=f"{name}-{content_hash(sorted(series))[:_NAME_DIGITS]}")
+    options = replace(options, name=f"{name}-{content_hash(sorted(series))[:NAME_DIGITS]}")
     plan = trials.plan(parameters, options)
     expectations = [] if of_memory else _expected(plan, options, every_tier, str(host_id))
     if not options.json_:
@@ -197,125 +124,7 @@ def advise(parameters: type[Parameters], options: AdviseOptions) -> None:
     conduct_experiment(plan, options, False, goal, answer=answer, check=check)
 
 
-def _by_table(
-    parameters: type[Parameters],
-    options: AdviseOptions,
-    tiers: Mapping[str, Tier],
-    budget_bytes: int | None,
-) -> None:
-    """Measure which tables and indexes pay off on the faster tier, and print the answer."""
-    from reports.relations import relation_uses
-
-    began_ns = time.monotonic_ns()
-    factory = registry.engine((options.engine or [""])[0], parameters.workload)
-    check_engine(factory)
-    if IoMonitor.name in (options.no_monitor or ()):
-        context = "the I/O trace ranks the tables"
-        raise UsageError("advise --by-table --no-monitor io", context, "leave --no-monitor out")
-    faster = _faster(options, tiers)
-    if len(faster) != 1:
-        context = f"there are several: {', '.join(faster)}" if faster else "there is no other tier"
-        raise UsageError("advise --by-table", context, "name one faster tier: --to TIER")
-    today, (to,) = f"{options.from_}-both", faster
-    supported = factory.supported_parts({})
-    stay = "".join(f",{part}={options.from_}" for part in ("wal", "temp") if part in supported)
-    everything = f"data={to}{stay}"
-    budget_ns = parse_duration_ns(options.budget)
-    less = _less_data(parameters, options, budget_ns / 1e9, MOST_ARMS)
-    sized = {**less, **options.pairs}
-    pairs = _phases(parameters, sized, budget_ns / 1e9, MOST_ARMS, _pairs(MOST_ARMS))
-    name = f"advise-{parameters.workload}-{factory.name}-tables"
-    options = replace(options, name=name, pairs=pairs)
-    # Not one of the arms: it chooses them.
-    ranking = replace(options, placement=[today], label="ranking", name=f"{name}-ranking")
-    made = list[Made]()
-    plan = plan_of(parameters, ranking)
-    conduct(ranking, plan.emulate, lambda _: Study(plan, made.append, again=False))
-    if options.dry_run:
-        if not options.json_:
-            say("The other arms follow from this run: it ranks tables and indexes.")
-        return
-    attempts = [run for batch in made[0].batches for run in batch] or made[0].attempts
-    complete = [run for run in attempts if run.result.status != "failed"]
-    if not complete:
-        exit_for(made[0].attempts)
-        raise RunFailed("advise --by-table", "the run that ranks tables is not complete", "")
-    uses = relation_uses(complete[-1])
-    arms = relation_arms(uses, options.from_, tiers[to], everything, factory, budget_bytes)
-    if not arms.placements:
-        _print_no_relation(uses, options)
-        return
-    every = [*arms.placements, *([arms.everything] if arms.everything else [])]
-    trials = _Trials(
-        (today, options.from_), dict.fromkeys(every, (("relations",), to)), notes=arms.notes
-    )
-    series = {spec.series() for spec in trials.plan(parameters, options).runs}
-    options = replace(options, name=f"{name}-{content_hash(sorted(series))[:_NAME_DIGITS]}")
-    left_ns = max(1, budget_ns - (time.monotonic_ns() - began_ns))
-    goal = Goal(left_ns, _RESOLVE, _MOST_PAIRS, _LOOKS)
-    if not options.json_:
-        for line in arms.notes:
-            say(line)
-    suffix = f",{budget_bytes}B" if budget_bytes is not None else ""
-    answer = partial(_answer_by_table, trials, options, less, suffix)
-    conduct_experiment(trials.plan(parameters, options), options, False, goal, answer=answer)
-
-
-def _print_no_relation(uses: Sequence[RelationUse], options: AdviseOptions) -> None:
-    """Print that nothing is to be measured."""
-    reason = (
-        "no session waited for a table or an index"
-        if uses
-        else "the trace saw no table (see the warnings of the run)"
-    )
-    sentence = f"Leave tables and indexes on {options.from_}: {reason}."
-    if options.json_:
-        answer = {"question": "Which tables and indexes should move?", "sentence": sentence}
-        print_json({"answers": [{**answer, "rows": [], "arms": []}]})
-        return
-    say(sentence)
-
-
-def _answer_by_table(
-    planned: _Trials, options: AdviseOptions, less: Mapping[str, str], suffix: str, made: Made
-) -> None:
-    """Print the answer of ``--by-table``. ``suffix``: the bytes of its budget."""
-    from reports.advice import measured, trials_of
-    from reports.page import print_blocks
-    from reports.relations import relation_answers
-    from reports.series import panels
-
-    base, _ = planned.today
-    usable = [run for run in made.attempts if run.result.status != "failed"]
-    today = next((arm for arm in trials_of(usable, planned.every) if arm.placement == base), None)
-    answers = list(relation_answers(panels(usable, "placement", base))) if today else []
-    pairs = min((len(arm.runs) for arm in trials_of(usable, planned.every)), default=0)
-    further_ns = _further_ns(usable, pairs, len(planned.every)) or parse_duration_ns(options.budget)
-    more = _more(options, further_ns, less=tuple(less), suffix=suffix)
-    if today is None or not answers:
-        raise RunFailed(
-            "advise --by-table", "no two arms are complete", f"see the failed runs; {more.text}"
-        )
-    (answer,) = answers
-    if options.json_:
-        document = {"answers": [answer.to_json()], "ended": made.ended, "experiment": options.name}
-        on = {"measured": measured(today), "less_data": dict(less), "not_tried": [*planned.notes]}
-        print_json({**document, **on, "more": more.to_json() if answer.undecided else None})
-        exit_for(made.attempts)
-        return
-    say(answer.sentence)
-    print_blocks(answer.tables())
-    say(f"Measured: {measured(today)}.")
-    if answer.undecided:
-        say_more(more)
-    say(f"ended: {made.ended}. A report with a chart of bytes and gain:")
-    say_command(f"harness report -e {options.name}{given(options.results)}")
-    exit_for(made.attempts)
-
-
-def _check_data(
-    parameters: type[Parameters], trials: _Trials, block: Sequence[ResolvedRun]
-) -> None:
+def _check_data(parameters: type[Parameters], trials: Trials, block: Sequence[ResolvedRun]) -> None:
     """UsageError where the data fit in today's memory: more of it can gain nothing."""
     today, *others = trials.memory
     step = block[0]
@@ -336,18 +145,18 @@ def _check_data(
     )
 
 
-def _memory_trials(options: AdviseOptions, tiers: Mapping[str, Tier]) -> _Trials:
+def _memory_trials(options: AdviseOptions, tiers: Mapping[str, Tier]) -> Trials:
     """Return the arms of ``--to memory=cxl``."""
     to, *more = list(options.to or ())
     if more:
         context = f"--to is given {1 + len(more)} times"
         raise UsageError("advise --to memory=TIER", context, "give it alone")
-    _check_from(options, tiers)
+    check_from(options, tiers)
     slower = to.removeprefix(MEMORY.rstrip("=")).removeprefix("=")
     question = memory_arms(options.from_, slower, options.memory_limit, tiers)
     today, *others = question.arms
     arms = {arm.placement: (("memory",), arm.memory) for arm in others}
-    return _Trials((today.placement, today.memory), arms, question.arms, question.untried)
+    return Trials((today.placement, today.memory), arms, question.arms, question.untried)
 
 
 def _expected(
@@ -411,26 +220,6 @@ def _is_model(name: str) -> bool:
     return True
 
 
-def _faster(options: AdviseOptions, tiers: Mapping[str, Tier]) -> list[str]:
-    """Return the tiers to try: those that are named, else every other directory of the host."""
-    _check_from(options, tiers)
-    for name in options.to or ():
-        if name not in tiers:
-            context = f"no tier and no device model has this name (tiers: {', '.join(tiers)})"
-            raise UsageError(f"--to {name}", context, "`harness model list` lists the models")
-        if tiers[name].facts.kind == "numa":
-            context = f"{name} is a tier of memory, without files"
-            raise UsageError(f"--to {name}", context, f"did you mean --to {MEMORY}{name}?")
-    others = [n for n, tier in tiers.items() if tier.facts.kind in DIRECTORY_KINDS]
-    return list(options.to or [name for name in others if name != options.from_])
-
-
-def _check_from(options: AdviseOptions, tiers: Mapping[str, Tier]) -> None:
-    if options.from_ not in tiers:
-        names = ", ".join(tiers)
-        raise UsageError(f"--from {options.from_}", "no such tier", f"tiers: {names}")
-
-
 def _parts(parameters: type[Parameters], options: AdviseOptions) -> tuple[str, ...]:
     """Return the parts that may move alone: of a workload that writes, the log and the data."""
     engine = registry.engine((options.engine or [""])[0], parameters.workload)
@@ -452,52 +241,12 @@ def _arms(
     return arms
 
 
-def _pairs(arms: int) -> int:
-    """Return how many pairs can show a difference, with each look at each comparison.
-
-    Arms are compared with today's, and those that move something with one another.
-    """
-    from reports.ranks import repeats_needed
-    from reports.statistics import ALPHA
-
-    family = max(arms - 1, math.comb(arms - 1, 2))
-    return repeats_needed(ALPHA / _LOOKS / family, "paired")
-
-
-def _less_data(
-    parameters: type[Parameters], options: AdviseOptions, budget_s: float, arms: int
-) -> dict[str, str]:
-    """Return the parameters that make less data than by default where runs have to be short."""
-    if budget_s / (_pairs(arms) * arms) >= _SHORT_RUN_S:
-        return {}
-    return {name: v for name, v in parameters.small.items() if name not in options.pairs}
-
-
-def _phases(
-    parameters: type[Parameters],
-    given: Mapping[str, str],
-    budget_s: float,
-    arms: int,
-    pairs: int,
-) -> dict[str, str]:
-    """Return phases with which the budget has as many pairs as show a difference."""
-    loads = load_of(parameters.workload, given) is not None
-    phased = loads and {"ramp_up", "duration"} <= parameters.declared().keys()
-    if "operations" in given or not phased:
-        return dict(given)
-    each_s = 0.85 * budget_s / (pairs * arms) - _OTHER_NS / NS_PER_S
-    window_s = min(_LONGEST_S, max(_SHORTEST_S, each_s * 0.75))
-    ramp_up_s = max(1.0, window_s / 4)
-    return {"ramp_up": f"{ramp_up_s:.0f}s", "duration": f"{window_s:.0f}s", **given}
-
-
 def _by_curve(parameters: type[Parameters], options: AdviseOptions, parts: Sequence[str]) -> None:
     """No second tier: measure how fast the device of each part has to be, within the budget."""
     budget_s = parse_duration_ns(options.budget) / 1e9
     points = 1 + len(FACTORS) * (len(parts) or 1)
     repeats, pairs, took_s = _repeats_of_curve(parameters, options, budget_s, points)
-    names = {"from_", "to", "budget", "pairs", "repeats"}
-    common = {k: v for k, v in vars(options).items() if k not in names}
+    common = {f.name: getattr(options, f.name) for f in fields(RunOptions)}
     chosen = ",".join(parts) or "data"
     options = replace(options, pairs=pairs)
     more_ns = round(took_s * 1e9) * (_DECIDING_REPEATS - repeats) // repeats
@@ -505,14 +254,12 @@ def _by_curve(parameters: type[Parameters], options: AdviseOptions, parts: Seque
     curve(
         parameters,
         CurveOptions(
-            **common,
-            pairs=pairs,
-            repeats=repeats,
+            **{**common, "pairs": pairs, "repeats": repeats},
             from_=options.from_,
             parts=chosen,
             out=Path("curve"),
         ),
-        _more(options, more_ns, "curve", wanted) if more_ns else None,
+        more_command(options, more_ns, "curve", wanted) if more_ns else None,
     )
 
 
@@ -522,9 +269,9 @@ def _repeats_of_curve(
     """Return repeats, phases and seconds that fit into the budget; UsageError where none do."""
     for repeats in (_DECIDING_REPEATS, _FEWEST_REPEATS):
         count = repeats * points
-        pairs = _phases(parameters, options.pairs, budget_s, points, repeats)
+        pairs = phases_within(parameters, options.pairs, budget_s, points, repeats)
         phases = (pairs[name] for name in ("ramp_up", "duration") if name in pairs)
-        took_s = count * (_OTHER_NS + sum(map(parse_duration_ns, phases))) / NS_PER_S
+        took_s = count * (OTHER_NS + sum(map(parse_duration_ns, phases))) / NS_PER_S
         if took_s <= budget_s:
             return repeats, pairs, took_s
     minutes = math.ceil(took_s / 60)
@@ -536,7 +283,7 @@ def _repeats_of_curve(
 
 
 def _answer(
-    trials: _Trials,
+    trials: Trials,
     options: AdviseOptions,
     less: Mapping[str, str],
     expectations: Sequence[PlacementPrediction],
@@ -548,7 +295,7 @@ def _answer(
 
 
 def _print(
-    planned: _Trials,
+    planned: Trials,
     options: AdviseOptions,
     less: Mapping[str, str],
     expectations: Sequence[PlacementPrediction],
@@ -568,8 +315,8 @@ def _print(
     base, tier = planned.today
     today, *trials = trials_of(runs, planned.every) or [PlannedArm(base, (), tier, ())]
     pairs = min((len(trial.runs) for trial in trials), default=0)
-    further_ns = _further_ns(runs, pairs, len(planned.every)) or parse_duration_ns(options.budget)
-    more = _more(options, further_ns, less=tuple(less))
+    left_ns = further_ns(runs, pairs, len(planned.every)) or parse_duration_ns(options.budget)
+    more = more_command(options, left_ns, less=tuple(less))
     misplaced = _misplaced(runs)
     if today.placement != base or not trials:
         context = f"runs are complete of {today.placement if today.runs else 'no placement'} alone"
@@ -626,7 +373,7 @@ def _misplaced(runs: Sequence[StoredRun]) -> list[str]:
     return [f"{arm} failed its check memory-policy: {detail}" for arm, detail in failed.items()]
 
 
-def _data(planned: _Trials, runs: Sequence[StoredRun]) -> dict[str, int] | None:
+def _data(planned: Trials, runs: Sequence[StoredRun]) -> dict[str, int] | None:
     """Return the data's size, and whether they fit in today's memory.
 
     None unless the question is one of memory, and the size is known.
@@ -635,47 +382,6 @@ def _data(planned: _Trials, runs: Sequence[StoredRun]) -> dict[str, int] | None:
     if not planned.memory or not size:
         return None
     return {"bytes": size, "fit_in_memory": size <= planned.memory[0].limit_bytes}
-
-
-def _further_ns(runs: Sequence[StoredRun], pairs: int, arms: int) -> int | None:
-    """Return how long the pairs take that are missing, by those so far; None where there are none.
-
-    A continued command is corrected for a look more, which takes a pair more.
-    """
-    steps = {run.spec.series(): ResolvedRun(run.spec) for run in runs}
-    block_ns = Estimator(runs).total_ns(steps.values())
-    missing = max(1, _pairs(arms) + 1 - pairs)
-    return round(1.2 * block_ns * missing) if block_ns else None
-
-
-def _more(
-    options: AdviseOptions,
-    further_ns: int,
-    command: str = "advise",
-    wanted: Sequence[str] = (),
-    less: Sequence[str] = (),
-    suffix: str = "",
-) -> More:
-    """Return the command that keeps the complete runs, with these phases and as much data.
-
-    ``wanted``: its own options; without any, the further time as its budget. ``less``: the
-    parameters that made less data, which a larger budget would not. ``suffix``: of the budget.
-    """
-    minutes = math.ceil(further_ns / 60e9)
-    words = [Path(sys.argv[0]).name, command, *sys.argv[2:]]
-    retained = [
-        word
-        for before, word in zip(["", *words], words, strict=False)
-        if before != "--budget" and not word.startswith("--budget") and word != "--again"
-    ]
-    phases = [
-        word
-        for name in (*less, "ramp_up", "duration")
-        if name in options.pairs and option_text(name) not in retained
-        for word in (option_text(name), options.pairs[name])
-    ]
-    ends = wanted or ["--budget", f"{minutes}m{suffix}"]
-    return More(minutes, shlex.join([*retained, *phases, *ends]))
 
 
 app = workload_commands(

@@ -8,8 +8,9 @@ import pytest
 from recorded_kernel import RecordedKernel, load
 from typer.testing import CliRunner
 
-from harness.cli.advise import _check_data, _Trials
+from harness.cli.advise import _check_data
 from harness.cli.advise_memory import MemoryArm, memory_arms
+from harness.cli.advise_trials import Trials
 from harness.cli.app import app
 from harness.errors import UsageError
 from harness.registry import parameters
@@ -64,9 +65,9 @@ def test_what_is_no_question_of_memory_is_refused_with_a_fix(
     assert text in f"{refused.value.context} {refused.value.hint}"
 
 
-def today(gib: int) -> _Trials:
+def today(gib: int) -> Trials:
     arms = [MemoryArm("dram", "", gib * GIB, ""), MemoryArm("weighted", "", 4 * gib * GIB, "")]
-    return _Trials(("", ""), {}, memory=tuple(arms))
+    return Trials(("", ""), {}, memory=tuple(arms))
 
 
 @pytest.mark.parametrize(

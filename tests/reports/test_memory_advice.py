@@ -6,8 +6,9 @@ from pathlib import Path
 import pytest
 from report_runs import Case, driven, interleaved, metric, with_artifacts, write
 
-from harness.cli.advise import AdviseOptions, _print, _Trials
+from harness.cli.advise import _print
 from harness.cli.advise_memory import MemoryArm
+from harness.cli.advise_trials import AdviseOptions, Trials
 from harness.errors import RunFailed
 from harness.store.runs import StoredRun
 from reports.advice import PlannedArm, answers, memory_prices, trials_of
@@ -165,7 +166,7 @@ def test_json_has_the_data_and_whether_they_fit_in_todays_memory(
     )
     today, *others = memory
     tiers = {arm.placement: (("memory",), arm.memory) for arm in others}
-    planned = _Trials((today.placement, today.memory), tiers, memory, ("tiered is not tried",))
+    planned = Trials((today.placement, today.memory), tiers, memory, ("tiered is not tried",))
     _print(planned, AdviseOptions(json_=True), {}, [], runs, "decided")
     document = json.loads(capsys.readouterr().out)
     size = runs[0].result.data_bytes
@@ -180,7 +181,7 @@ def test_more_time_is_no_advice_for_memory_that_was_elsewhere(tmp_path: Path) ->
     failing = runs_of(tmp_path, weighted, checks=[check], status="failed")
     runs = [*runs_of(tmp_path, today), *failing]
     memory = tuple(MemoryArm(ARMS[p][0], p, ARMS[p][1] * GIB, "") for p in (today, weighted))
-    planned = _Trials((today, ""), {weighted: (("memory",), "")}, memory)
+    planned = Trials((today, ""), {weighted: (("memory",), "")}, memory)
     with pytest.raises(RunFailed) as failed:
         _print(planned, AdviseOptions(), {}, [], runs, "decided")
     assert "weighted failed its check memory-policy: node 2 has 1.00 GiB" in failed.value.context
