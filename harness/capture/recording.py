@@ -7,11 +7,10 @@ takes place in files, so memory does not grow with their number.
 from __future__ import annotations
 
 import heapq
-import os
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from contextlib import ExitStack, closing
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -30,6 +29,7 @@ from harness.capture.replay_file import (
 )
 from harness.errors import UsageError
 from harness.sql_script import kind_of
+from harness.supervise.own_files import replacing
 
 #: Statements that are sorted in memory at a time.
 _RUN = 200_000
@@ -322,10 +322,7 @@ class Recorder:
 
     def _write(self, path: Path, header: Header, numbers: dict[int, int]) -> None:
         counts = Counter({session.number: session.count for session in self._sessions.values()})
-        partial = path.with_name(f".{path.name}.partial")
-        partial.unlink(missing_ok=True)
-        descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
-        with closing(os.fdopen(descriptor, "wb")) as stream:
+        with replacing(path, 0o600) as stream:
             stream.write(encode(header) + b"\n")
             for event in self._sorted():
                 counts[event.session] -= 1
@@ -333,9 +330,6 @@ class Recorder:
                 event.class_number = numbers[event.class_number]
                 event.last = not counts[event.session]
                 stream.write(encode(event) + b"\n")
-            stream.flush()
-            os.fsync(stream.fileno())
-        partial.rename(path)
 
 
 def _lines(stream: BinaryIO) -> Iterator[tuple[int, int, bytes]]:

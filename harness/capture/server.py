@@ -12,7 +12,7 @@ import shutil
 import subprocess
 import time
 from collections.abc import Sequence
-from contextlib import closing
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -22,14 +22,18 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from harness.capture.classes import class_text
 from harness.errors import RunFailed, UsageError
-from harness.supervise import programs
-from harness.supervise.own_files import make_own
+from harness.progress import Progress, SilentProgress
+from harness.supervise import programs, workdirs
+from harness.supervise.own_files import made_folder, make_own
+from harness.units import format_ns
 
 #: Names of a folder of harness.workloads.sql, and the file of the weights.
 _TABLES, _LOAD, WEIGHTS = "tables.sql", "load", "weights.csv"
 _ENVIRONMENT = "HARNESS_DSN"
 _SECRETS = ("password", "sslpassword")
 _CONNECT_S = 10
+#: Progress is shown so often.
+_STEP_S = 0.5
 _WEIGHTS = """
     SELECT query, calls, total_exec_time FROM pg_stat_statements
     WHERE dbid = (SELECT oid FROM pg_database WHERE datname = current_database())
@@ -60,37 +64,59 @@ class _Login:
     whole: str
 
 
-def capture_server(folder: Path, dsn: str, for_s: float = 0.0) -> list[Path]:
+def capture_server(
+    folder: Path, dsn: str, for_s: float = 0.0, progress: Progress | None = None
+) -> list[Path]:
     """Write ``tables.sql``, ``load/`` and, if the server counts statements, ``weights.csv``.
 
-    ``dsn``: ``env`` for ``$HARNESS_DSN``. ``for_s``: how long statements are counted; 0: since the
-    server began to.
+    All of them or, where it fails or is interrupted, none. ``dsn``: ``env`` for ``$HARNESS_DSN``.
+    ``for_s``: how long statements are counted, after the dump; 0: since the server began to.
     """
+    progress = progress or SilentProgress()
     login = _login(dsn)
     program = shutil.which("pg_dump")
     if program is None:
         raise UsageError(
             "capture with pg_dump", "not on the PATH", "apt-get install postgresql-client"
         )
-    schema, rows = folder / _TABLES, folder / _LOAD / f"{login.database}.sql"
-    for path in (schema, rows):
+    rows = Path(_LOAD, f"{login.database}.sql")
+    for path in (folder / _TABLES, folder / rows):
         if path.exists():
             raise UsageError(f"{path}", "it exists", "name a new folder")
-    before = _weights(login) if for_s else {}
-    make_own(folder / _LOAD)
-    _dump(program, login, ("--schema-only", "--no-owner", "--no-privileges"), schema)
-    _dump(program, login, ("--data-only",), rows)
-    time.sleep(for_s)
-    counted = [
+    if _weights(login) is None and for_s:
+        raise UsageError(
+            f"--for {format_ns(int(for_s * 1e9))}",
+            "the server has no pg_stat_statements for this role",
+            "CREATE EXTENSION pg_stat_statements, or leave --for out",
+        )
+    with made_folder(folder), workdirs.temporary(folder, ".capture") as scratch:
+        (scratch / _LOAD).mkdir()
+        schema = ("--schema-only", "--no-owner", "--no-privileges")
+        _dump(program, login, schema, scratch / _TABLES, progress)
+        _dump(program, login, ("--data-only",), scratch / rows, progress)
+        if counted := _counted(login, for_s, progress):
+            _write_weights(scratch / WEIGHTS, counted)
+        files = [path for path in (_TABLES, rows, WEIGHTS) if (scratch / path).exists()]
+        make_own(folder / _LOAD)
+        return [(scratch / path).rename(folder / path) for path in files]
+
+
+def _counted(login: _Login, for_s: float, progress: Progress) -> list[_Weight]:
+    """Statements that the server counts in a time; 0: those that it has counted."""
+    before = (_weights(login) or {}) if for_s else {}
+    begun_s, passed_s = time.monotonic(), 0.0
+    with progress.task("count statements", for_s, "s") as task:
+        while passed_s < for_s:
+            time.sleep(min(_STEP_S, for_s - passed_s))
+            step_s = time.monotonic() - begun_s - passed_s
+            passed_s += step_s
+            task.advance(step_s)
+    return [
         replace(weight, calls=weight.calls - old.calls, total_ms=weight.total_ms - old.total_ms)
-        for text, weight in _weights(login).items()
+        for text, weight in (_weights(login) or {}).items()
         for old in [before.get(text, _Weight(text, 0, 0.0))]
         if weight.calls > old.calls
     ]
-    if not counted:
-        return [schema, rows]
-    _write_weights(folder / WEIGHTS, counted)
-    return [schema, rows, folder / WEIGHTS]
 
 
 def _login(dsn: str) -> _Login:
@@ -121,46 +147,57 @@ def _login(dsn: str) -> _Login:
     )
 
 
-def _dump(program: str, login: _Login, options: Sequence[str], path: Path) -> None:
-    """Write a dump, private and as a whole; RunFailed with the program's words."""
+def _dump(
+    program: str, login: _Login, options: Sequence[str], path: Path, progress: Progress
+) -> None:
+    """Write a private dump; RunFailed with the program's words."""
     environment = programs.inherited(["HOME", *(n for n in os.environ if n.startswith("PG"))])
     if login.password:
         environment["PGPASSWORD"] = login.password
-    partial = path.with_name(f".{path.name}.partial")
-    partial.unlink(missing_ok=True)
-    descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
-    with closing(os.fdopen(descriptor, "wb")) as stream:
-        command = [program, "--no-password", *options, f"--dbname={login.public}"]
+    command = [program, "--no-password", *options, f"--dbname={login.public}"]
+    with (
+        open(path, "xb", opener=_private) as stream,
+        progress.task(f"pg_dump {options[0]}", unit="B") as task,
+    ):
         dump = programs.start(command, env=environment, stdout=stream, stderr=subprocess.PIPE)
         try:
-            errors = dump.communicate()[1]
+            while True:
+                with suppress(subprocess.TimeoutExpired):
+                    errors = dump.communicate(timeout=_STEP_S)[1]
+                    break
+                task.advance(path.stat().st_size - task.done)
         finally:
             programs.end(dump)
     if dump.returncode:
-        partial.unlink()
         words = errors.decode(errors="replace").strip()[-500:]
         raise RunFailed(f"pg_dump of {login.database}", words)
-    partial.rename(path)
 
 
-def _weights(login: _Login) -> dict[str, _Weight]:
-    """Statements as the server counts them; none where it does not, or the role may not read."""
+def _private(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)
+
+
+def _weights(login: _Login) -> dict[str, _Weight] | None:
+    """Statements as the server counts them; None where it does not, or the role may not read."""
+    rows = _rows(login)
+    if rows is None:
+        return None
     totals: dict[str, _Weight] = {}
-    for query, calls, total_ms in _rows(login):
+    for query, calls, total_ms in rows:
         text = class_text(str(query), "postgres")
         before = totals.get(text, _Weight(text, 0, 0.0))
         totals[text] = _Weight(text, before.calls + int(calls), before.total_ms + float(total_ms))
     return totals
 
 
-def _rows(login: _Login) -> list[tuple[Any, ...]]:
+def _rows(login: _Login) -> list[tuple[Any, ...]] | None:
     try:
         with psycopg.connect(login.whole, autocommit=True) as connection:
             connection.execute("SET default_transaction_read_only = on")
             try:
                 return list(connection.execute(_WEIGHTS))
             except _NOT_COUNTED:
-                return []
+                return None
     except psycopg.Error as error:
         raise UsageError(
             f"capture {login.database}",

@@ -117,9 +117,9 @@ def capture(
         str, typer.Option("--dsn", help="PostgreSQL to dump ('env': $HARNESS_DSN).")
     ] = "",
     for_: Annotated[
-        str,
+        str | None,
         typer.Option("--for", metavar="DURATION", help="Time of counting statements (--dsn)."),
-    ] = "0s",
+    ] = None,
     database: Annotated[
         str, typer.Option("--database", help="Database (default: that of almost all statements).")
     ] = "",
@@ -131,6 +131,7 @@ def capture(
         Literal["hide", "keep"],
         typer.Option("--literals", help="Print statements with their values (keep)."),
     ] = "hide",
+    quiet: QuietOption = False,
     json_: JsonOption = False,
 ) -> None:
     """Record a load from a server's log, to be replayed: harness run sql --replay.
@@ -147,16 +148,17 @@ def capture(
                 f"--dsn with {engine}", "this is for PostgreSQL",
                 "fill the folder by mysqldump --no-data and --no-create-info",
             )  # fmt: skip
-        try:
-            for_s = parse_duration_ns(for_) / 1e9
-        except ValueError as error:
-            raise UsageError(f"--for {for_}", str(error), "write 10m") from error
-        files = capture_server(folder, dsn, for_s)
+        for_s = parse_duration_ns(for_) / 1e9 if for_ else 0.0
+        with progress_on_stderr(quiet or json_) as progress:
+            files = capture_server(folder, dsn, for_s, progress)
         _print(folder, files, json_)
         if not json_ and WEIGHTS not in {path.name for path in files}:
             print(f"no {WEIGHTS}: the server has no pg_stat_statements for this role")
         return
-    captured = capture_log(folder, log, engine, database, user or ())
+    if for_:
+        raise UsageError(f"--for {for_}", "a log has its own time", "leave it out, or name --dsn")
+    with progress_on_stderr(quiet or json_) as progress:
+        captured = capture_log(folder, log, engine, database, user or (), progress)
     if json_:
         document = captured.header.to_json()
         if literals == "keep":

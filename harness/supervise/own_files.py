@@ -185,6 +185,19 @@ def make_own(folder: Path) -> None:
     refuse_exchangeable_way(folder)
 
 
+@contextlib.contextmanager
+def made_folder(folder: Path) -> Iterator[None]:
+    """Make a directory as :func:`make_own` does; a new one in which nothing is left is removed."""
+    new = not folder.exists()
+    make_own(folder)
+    try:
+        yield
+    finally:
+        if new:
+            with contextlib.suppress(OSError):  # it has files
+                folder.rmdir()
+
+
 def make_passable(path: Path) -> None:
     """Make a directory and those above it that are missing, for every user to pass through."""
     if not path.is_dir():

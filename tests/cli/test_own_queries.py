@@ -2,13 +2,16 @@
 
 import json
 import shutil
+import signal
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
 from lab import open_lab
+from patience import eventually
 
 from harness.store.checkpoint import steps_kept
 
@@ -217,6 +220,29 @@ def test_a_log_is_recorded_without_printing_its_literals(loaded: Any, tmp_path: 
     both = ("--dsn", "dbname=d")
     assert loaded(*command, "postgres", *both).code == 2
     assert loaded(*command[:3], "--engine", "mysql", *both).code == 2
+    assert loaded(*command, "postgres", "--for", "10m").code == 2
+
+
+def test_an_interrupted_capture_of_a_server_leaves_nothing(harness: Any, tmp_path: Path) -> None:
+    folder = tmp_path / "made"
+    options = ("--engine", "postgres", "--dsn", "env")
+    with open_lab() as lab:
+        engine = lab.started("postgres", {"shared_preload_libraries": "pg_stat_statements"})
+        address = engine.native_connection()
+        dsn = " ".join(f"{name}={address[name]}" for name in ("host", "port", "user", "password"))
+        given = {"HARNESS_DSN": f"{dsn} dbname=harness"}
+        command = ("workload", "capture", folder, *options)
+        assert harness(*command, "--for", "1s", **given).code == 2, "it counts no statements"
+        assert not folder.exists()
+        with closing(engine.connect()) as connection:
+            connection.execute("CREATE EXTENSION pg_stat_statements")
+        process = harness.start(*command, "--for", "10m", **given)
+        assert eventually(lambda: [*folder.glob(".capture-*/load/harness.sql")])
+        process.send_signal(signal.SIGINT)
+        process.communicate()
+        engine.kill()
+    assert process.returncode == 130
+    assert not folder.exists()
 
 
 def test_a_recorded_load_is_replayed_from_the_loaded_state(loaded: Any, tmp_path: Path) -> None:
