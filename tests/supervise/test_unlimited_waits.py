@@ -73,7 +73,6 @@ UNLIMITED = {
     "engines/voltdb/wire.py recv": "settimeout for each call",
     "harness/capture/logs.py readline": FILE,
     "harness/capture/postgres_log.py readline": FILE,
-    "harness/capture/server.py communicate": "a dump of the user's own database, ended by Ctrl-C",
     "harness/drivers/client_program.py wait": WATCHED,
     "harness/drivers/replay/client.py readline": "the harness has the limit of this process",
     "harness/drivers/replay/wires.py recv": "MSG_DONTWAIT",

@@ -285,6 +285,7 @@ ALLOWED = {
         "harness/workloads/tpch/refresh_sets.py _last_part",
     },
     "below a work directory": {
+        "harness/capture/server.py capture_server",
         "harness/copytree.py _copy",
         "harness/store/transfer.py _extract",
         "harness/install/__init__.py _install",
