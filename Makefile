@@ -68,10 +68,10 @@ build/.ansible-lint: .venv/.setup-dev $(PLAYED)
 	PATH="$(CURDIR)/.venv/bin:$$PATH" ansible-lint -c playbooks/.ansible-lint setup-appdirect.yml
 	@mkdir -p $(@D) && touch $@
 
-# Five at a time on two cores, since many tests wait: four left a quarter of them idle. What goes
+# Six at a time on two cores, since many tests wait: five left a quarter of them idle. What goes
 # together: tests/conftest.py. What they build is not counted among the two of make.
 unit: setup-dev
-	MAKEFLAGS= .venv/bin/pytest -q -n 5
+	MAKEFLAGS= .venv/bin/pytest -q -n 6
 
 test-sanitizers: setup-dev
 	NATIVE_SANITIZE=1 .venv/bin/pytest -q tests/microbench tests/loadgen

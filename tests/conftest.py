@@ -95,7 +95,7 @@ def own_mounts() -> None:
 
 own_mounts()
 
-#: Side by side (``pytest -n 5``) one worker has all tests of a file, or of a group: of those
+#: Side by side (``pytest -n 6``) one worker has all tests of a file, or of a group: of those
 #: whose path below ``tests`` begins so, the longest beginning deciding. They start in this order,
 #: what takes longest first; files without a group come last.
 _GROUPS = {

@@ -24,10 +24,16 @@ def environment():
         yield {**os.environ, **folders}
 
 
+#: Those that can use databases of another time: one load serves both.
+SHARING = ("tpcc_client.py", "tpcc_procedures.py")
+
+
 @pytest.mark.parametrize("script", SCRIPTS)
 def test_each_script_runs_small(environment, script):
+    databases = Path(environment["HARNESS_DATA"]) / "databases"
+    shared = ("--databases", databases) if script in SHARING else ()
     done = subprocess.run(
-        [sys.executable, FOLDER / script, "--smoke"],
+        [sys.executable, FOLDER / script, "--smoke", *shared],
         env=environment,
         cwd=ROOT,
         capture_output=True,

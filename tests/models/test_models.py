@@ -9,9 +9,9 @@ from typing import Any
 import msgspec
 import numpy as np
 import pytest
+import scipy
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy.optimize import isotonic_regression
 
 from harness import hdr, paths
 from harness.errors import RunFailed, UsageError
@@ -229,7 +229,7 @@ def test_the_point_of_diminishing_returns_has_an_interval_of_its_blocks() -> Non
 
 @given(st.lists(st.floats(1, 1e6), min_size=1, max_size=8))
 def test_a_curve_rises_as_scipys(values: list[float]) -> None:
-    assert rising(values) == pytest.approx(isotonic_regression(values).x)
+    assert rising(values) == pytest.approx(scipy.optimize.isotonic_regression(values).x)
 
 
 def test_known_models_are_marked_within_the_curve_only() -> None:
