@@ -52,8 +52,8 @@ _DEFINER = re.compile(
 )
 
 What = Literal[
-    "table", "drop", "definition", "key", "index", "foreign key", "final", "rows", "copy", "file",
-    "session", "transaction", "database", "origin", "other",
+    "table", "drop", "definition", "key", "index", "attachment", "foreign key", "final", "rows",
+    "copy", "file", "session", "transaction", "database", "origin", "other",
 ]  # fmt: skip
 
 
@@ -62,10 +62,11 @@ class StatementKind:
     """What a statement is for.
 
     ``table``: creates the table ``name``, as SQL has it; ``drop``: drops tables. ``definition``:
-    creates what tables may need. ``final``: needs loaded rows, or would act on them. ``rows``: adds
-    or changes rows. ``copy``: rows follow in the script. ``file``: reads a file. ``session``: a
-    setting. ``database``: creates, drops or chooses the database ``name``. ``origin``: about
-    owners, rights, limits or the log of the server that a dump was made on. ``other``: any other.
+    creates what tables may need. ``attachment``: makes an index that of a partition. ``final``:
+    needs loaded rows, or would act on them. ``rows``: adds or changes rows. ``copy``: rows follow
+    in the script. ``file``: reads a file. ``session``: a setting. ``database``: creates, drops or
+    chooses the database ``name``. ``origin``: about owners, rights, limits or the log of the server
+    that a dump was made on. ``other``: any other.
     """
 
     what: What
@@ -458,7 +459,7 @@ def _altered(tokens: list[_Token], backslash: bool) -> StatementKind:
     elif ("owner", "to") in pairs or ("default", "privileges") in pairs:
         what = "origin"
     elif changed == "index":
-        what = "final"
+        what = "attachment" if ("attach", "partition") in pairs else "final"
     elif changed == "table":
         attached: What = "definition" if ("attach", "partition") in pairs else "other"
         order: tuple[What, ...] = ("foreign key", "key", "index")

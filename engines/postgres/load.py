@@ -101,7 +101,7 @@ class Loader(_loading.Loader[PostgresConnection]):
         final = [
             *self._script_jobs(request, task),
             *self.final_jobs(request.schema, load.bytes, task),
-            *self._statement_jobs([(4, keys, False)], load.bytes, task),
+            *self._statement_jobs([(5, keys, False)], load.bytes, task),
         ]
         workers.run([*copies, *final])
         return load.rows
@@ -161,10 +161,11 @@ class Loader(_loading.Loader[PostgresConnection]):
         stages = [
             (2, statements(folder, "20_keys"), False),
             (3, statements(folder, "30_indexes"), True),
-            (4, statements(folder, "40_foreign_keys"), False),
-            (6, final, False),
+            (4, statements(folder, "35_attachments"), False),
+            (5, statements(folder, "40_foreign_keys"), False),
+            (7, final, False),
         ]
-        script = self._final_script(5, folder, weights)
+        script = self._final_script(6, folder, weights)
         return [*self._statement_jobs(stages, weights, task), *script]
 
     def run(self, connection: PostgresConnection, sql: str, table: str = "") -> None:

@@ -32,6 +32,7 @@ _STAGES: Mapping[What, str] = {
     "rows": _INSERTED,
     "key": "20_keys",
     "index": "30_indexes",
+    "attachment": "35_attachments",
     "foreign key": "40_foreign_keys",
     "final": _FINAL,
 }
