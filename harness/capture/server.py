@@ -1,7 +1,7 @@
 """Schema, data and weights of statements from a running PostgreSQL, by a role that only reads.
 
-The user's own pg_dump dumps; nothing on the server is changed or set. The password is in the
-environment of that program, never in its arguments.
+The user's own pg_dump dumps, or sample.py reads a part of the rows; nothing on the server is
+changed or set. The password is in the environment of that program, never in its arguments.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ import psycopg
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from harness.capture.classes import class_text
+from harness.capture.sample import SampledTable, write_sample
 from harness.errors import RunFailed, UsageError
 from harness.progress import Progress, SilentProgress
 from harness.supervise import programs, workdirs
@@ -64,13 +65,26 @@ class _Login:
     whole: str
 
 
+@dataclass(frozen=True)
+class ServerCapture:
+    """What was written. ``sample``: the tables, where not all rows were."""
+
+    files: list[Path]
+    sample: list[SampledTable]
+
+
 def capture_server(
-    folder: Path, dsn: str, for_s: float = 0.0, progress: Progress | None = None
-) -> list[Path]:
+    folder: Path,
+    dsn: str,
+    for_s: float = 0.0,
+    share: float | None = None,
+    progress: Progress | None = None,
+) -> ServerCapture:
     """Write ``tables.sql``, ``load/`` and, if the server counts statements, ``weights.csv``.
 
     All of them or, where it fails or is interrupted, none. ``dsn``: ``env`` for ``$HARNESS_DSN``.
     ``for_s``: how long statements are counted, after the dump; 0: since the server began to.
+    ``share``: of the rows, with those that they refer to; None: all rows.
     """
     progress = progress or SilentProgress()
     login = _login(dsn)
@@ -93,12 +107,16 @@ def capture_server(
         (scratch / _LOAD).mkdir()
         schema = ("--schema-only", "--no-owner", "--no-privileges")
         _dump(program, login, schema, scratch / _TABLES, progress)
-        _dump(program, login, ("--data-only",), scratch / rows, progress)
+        sample: list[SampledTable] = []
+        if share is None:
+            _dump(program, login, ("--data-only",), scratch / rows, progress)
+        else:
+            sample = _sampled(login, share, scratch, scratch / rows, progress)
         if counted := _counted(login, for_s, progress):
             _write_weights(scratch / WEIGHTS, counted)
         files = [path for path in (_TABLES, rows, WEIGHTS) if (scratch / path).exists()]
         make_own(folder / _LOAD)
-        return [(scratch / path).rename(folder / path) for path in files]
+        return ServerCapture([(scratch / path).rename(folder / path) for path in files], sample)
 
 
 def _counted(login: _Login, for_s: float, progress: Progress) -> list[_Weight]:
@@ -171,6 +189,19 @@ def _dump(
     if dump.returncode:
         words = errors.decode(errors="replace").strip()[-500:]
         raise RunFailed(f"pg_dump of {login.database}", words)
+
+
+def _sampled(
+    login: _Login, share: float, scratch: Path, path: Path, progress: Progress
+) -> list[SampledTable]:
+    try:
+        with (
+            psycopg.connect(login.whole) as connection,
+            open(path, "xb", opener=_private) as stream,
+        ):
+            return write_sample(connection, share, scratch, stream, progress)
+    except psycopg.Error as error:
+        raise RunFailed(f"sample of {login.database}", str(error).strip()) from error
 
 
 def _private(path: str, flags: int) -> int:

@@ -1,10 +1,11 @@
-"""The summary of a recorded load, for the terminal: without literals unless they are wanted."""
+"""Summaries of what was recorded, for the terminal: without literals unless they are wanted."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from harness.capture.capture import Captured
+from harness.capture.sample import SampledTable
 from harness.sql_script import head
 from harness.units import format_ns
 
@@ -42,3 +43,12 @@ def summary(captured: Captured, literals: bool) -> Iterator[str]:
         yield "left out:"
     for lost in header.left_out:
         yield f"{lost.count:>10,}  {lost.reason} (first: {lost.first})"
+
+
+def sample_summary(tables: Sequence[SampledTable]) -> Iterator[str]:
+    """Yield lines: the rows of each table, and the tables without a key."""
+    yield f"{'drawn':>12} {'referred to':>12}  table"
+    for table in tables:
+        yield f"{table.drawn:>12,} {table.parents:>12,}  {table.name}"
+    if keyless := [table.name for table in tables if not table.key]:
+        yield f"without a key, drawn by all columns: {', '.join(keyless)}"

@@ -11,12 +11,12 @@ import typer
 from harness import paths, registry
 from harness.capture.capture import capture_log
 from harness.capture.server import WEIGHTS, capture_server
-from harness.capture.summary import summary
+from harness.capture.summary import sample_summary, summary
 from harness.cli.common import JsonOption, QuietOption, ResultsOption, print_json, store
 from harness.errors import UsageError, unknown
 from harness.install import install_packages
 from harness.progress import progress_on_stderr
-from harness.units import parse_duration_ns
+from harness.units import parse_duration_ns, parse_share
 from harness.workloads.sql.answers import write_answers
 from harness.workloads.sql.example import refuse_used, write_example
 from harness.workloads.sql.folder import read_folder
@@ -120,6 +120,10 @@ def capture(
         str | None,
         typer.Option("--for", metavar="DURATION", help="Time of counting statements (--dsn)."),
     ] = None,
+    rows: Annotated[
+        str | None,
+        typer.Option("--rows", metavar="SHARE", help="Part of the rows, as in 1% [all] (--dsn)."),
+    ] = None,
     database: Annotated[
         str, typer.Option("--database", help="Database (default: that of almost all statements).")
     ] = "",
@@ -137,8 +141,8 @@ def capture(
     """Record a load from a server's log, to be replayed: harness run sql --replay.
 
     PostgreSQL: csvlog or jsonlog with log_min_duration_statement=0. MySQL, MariaDB: the slow log
-    with long_query_time=0, or the general log. --dsn dumps a PostgreSQL by your pg_dump, and
-    writes the weights of statements if the server has pg_stat_statements.
+    with long_query_time=0, or the general log. --dsn dumps a PostgreSQL by your pg_dump (--rows: a
+    part of it), and writes the weights of statements if the server has pg_stat_statements.
     """
     if bool(log) == bool(dsn):
         raise UsageError("capture", "neither or both of --log and --dsn", "name one of them")
@@ -149,14 +153,22 @@ def capture(
                 "fill the folder by mysqldump --no-data and --no-create-info",
             )  # fmt: skip
         for_s = parse_duration_ns(for_) / 1e9 if for_ else 0.0
+        share = parse_share(rows) if rows else None
         with progress_on_stderr(quiet or json_) as progress:
-            files = capture_server(folder, dsn, for_s, progress)
-        _print(folder, files, json_)
-        if not json_ and WEIGHTS not in {path.name for path in files}:
+            written = capture_server(folder, dsn, for_s, share, progress)
+        if json_:
+            tables = [table.to_json() for table in written.sample]
+            files = [str(path) for path in written.files]
+            print_json({"folder": str(folder), "files": files, "sample": tables})
+            return
+        _print(folder, written.files, json_)
+        if written.sample:
+            print("\n".join(sample_summary(written.sample)))
+        if WEIGHTS not in {path.name for path in written.files}:
             print(f"no {WEIGHTS}: the server has no pg_stat_statements for this role")
         return
-    if for_:
-        raise UsageError(f"--for {for_}", "a log has its own time", "leave it out, or name --dsn")
+    if for_ or rows:
+        raise UsageError("--for, --rows", "they are not for a log", "leave them out, or name --dsn")
     with progress_on_stderr(quiet or json_) as progress:
         captured = capture_log(folder, log, engine, database, user or (), progress)
     if json_:

@@ -245,6 +245,70 @@ def test_an_interrupted_capture_of_a_server_leaves_nothing(harness: Any, tmp_pat
     assert not folder.exists()
 
 
+#: A self reference, a circle, two columns, a generated one, partitions, a table without a key.
+REFERRING = """
+    CREATE TABLE staff (id int GENERATED ALWAYS AS IDENTITY PRIMARY KEY, "the boss" int,
+        team int NOT NULL, name text, twice int GENERATED ALWAYS AS (team * 2) STORED);
+    CREATE TABLE team (id int PRIMARY KEY, head int);
+    CREATE TABLE branch (bank int, nr int, note text, PRIMARY KEY (bank, nr));
+    CREATE TABLE sale (id int, at date, bank int, nr int, seller int, PRIMARY KEY (id, at))
+        PARTITION BY RANGE (at);
+    CREATE TABLE sale_1 PARTITION OF sale FOR VALUES FROM ('2026-01-01') TO ('2026-01-11');
+    CREATE TABLE sale_2 PARTITION OF sale FOR VALUES FROM ('2026-01-11') TO ('2026-02-01');
+    CREATE TABLE refund (id int PRIMARY KEY, sale int, sold date);
+    CREATE TABLE visit (bank int, nr int, text text);
+    INSERT INTO team SELECT g FROM generate_series(0, 99) g;
+    INSERT INTO staff ("the boss", team, name)
+        SELECT nullif(g / 3, 0), g % 100, E'tab\\t\\\\ ' || g FROM generate_series(1, 3000) g;
+    UPDATE team SET head = id * 7 + 1;
+    INSERT INTO branch SELECT g / 50, g % 50, 'x' FROM generate_series(0, 2499) g;
+    INSERT INTO sale SELECT g, date '2026-01-01' + g % 20, g % 50, g % 60, g % 2000 + 1
+        FROM generate_series(1, 5000) g WHERE g % 60 < 50;
+    INSERT INTO refund SELECT id, id, at FROM sale;
+    INSERT INTO visit SELECT g % 50, g % 50, 'v' FROM generate_series(1, 2000) g;
+    ALTER TABLE staff ADD FOREIGN KEY ("the boss") REFERENCES staff,
+        ADD FOREIGN KEY (team) REFERENCES team;
+    ALTER TABLE team ADD FOREIGN KEY (head) REFERENCES staff;
+    ALTER TABLE sale ADD FOREIGN KEY (bank, nr) REFERENCES branch,
+        ADD FOREIGN KEY (seller) REFERENCES staff;
+    ALTER TABLE refund ADD FOREIGN KEY (sale, sold) REFERENCES sale;
+    ALTER TABLE visit ADD FOREIGN KEY (bank, nr) REFERENCES branch;
+"""
+
+
+def test_a_sample_of_a_server_has_all_rows_that_it_refers_to(loaded: Any, tmp_path: Path) -> None:
+    folder = tmp_path / "part"
+    with open_lab() as lab:
+        engine = lab.started("postgres")
+        with closing(engine.connect()) as connection:
+            connection.raw.execute(REFERRING)
+        address = engine.native_connection()
+        dsn = " ".join(f"{name}={address[name]}" for name in ("host", "port", "user", "password"))
+        options = ("--engine", "postgres", "--dsn", "env", "--rows")
+        given = {"HARNESS_DSN": f"{dsn} dbname=harness"}
+        assert loaded("workload", "capture", folder, *options, "0%", **given).code == 2
+        done = loaded("workload", "capture", folder, *options, "5%", "--json", **given)
+        again = loaded("workload", "capture", tmp_path / "b", *options, "5%", **given)
+        assert "public.visit" in again.out.splitlines()[-2]
+        engine.kill()
+    sample = {table["name"].removeprefix("public."): table for table in done.json["sample"]}
+    for name, rows in {"staff": 3000, "branch": 2500, "refund": 4167, "visit": 2000}.items():
+        assert 0.02 * rows < sample[name]["drawn"] < 0.09 * rows, name
+    assert sample["staff"]["parents"] and sample["sale_1"]["parents"] and sample["team"]["parents"]
+    assert [name for name, table in sample.items() if not table["key"]] == ["visit"]
+    written = (folder / "load/harness.sql").read_bytes()
+    assert (tmp_path / "b/load/harness.sql").read_bytes() == written, "the same rows each time"
+    (folder / "queries").mkdir()
+    counts = ", ".join(f"(select count(*) from {name})" for name in sample)
+    (folder / "queries/counts.sql").write_text(f"select {counts}")
+    (folder / "answers").mkdir()
+    counted = [str(table["drawn"] + table["parents"]) for table in sample.values()]
+    (folder / "answers/counts.csv").write_text(f"{','.join(sample)}\n{','.join(counted)}\n")
+    code, run = measure(loaded, folder, "postgres")  # foreign keys are made after the rows
+    assert (code, run["status"]) == (0, "complete"), run["error"]
+    assert [check["status"] for check in run["checks"]] == ["passed"]
+
+
 def test_a_recorded_load_is_replayed_from_the_loaded_state(loaded: Any, tmp_path: Path) -> None:
     folder = tmp_path / "recorded"
     assert (

@@ -209,7 +209,7 @@ def test_a_running_server_is_dumped_without_its_password_in_an_argument(
         with pytest.raises(UsageError, match="password"):
             capture_server(tmp_path / "made", f"{dsn} dbname=harness")
         monkeypatch.setenv("HARNESS_DSN", f"{dsn} dbname=harness")
-        files = capture_server(tmp_path / "made", "env")
+        files = capture_server(tmp_path / "made", "env").files
         tables, rows, weights = (path.read_text() for path in files)
         engine.kill()
     assert "CREATE TABLE public.t" in tables and "4711" not in tables
