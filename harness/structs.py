@@ -301,6 +301,11 @@ def _is_closed(kind: Any) -> bool:
     return issubclass(kind, msgspec.Struct) and kind.__struct_config__.forbid_unknown_fields
 
 
+def keys_of(kind: Any) -> dict[str, Any]:
+    """Return the type of each key that a struct or a dataclass has in a document."""
+    return {key: key_kind for key, (key_kind, _) in _keys(kind).items()}
+
+
 @cache
 def _keys(kind: Any) -> Mapping[str, tuple[Any, bool]]:
     """Return the type of each key in the document, and whether it is required."""

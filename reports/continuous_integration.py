@@ -1,4 +1,4 @@
-"""Comparisons as tests of a continuous integration, and runs as time series for Apache Otava."""
+"""Comparisons as tests of a continuous integration, and runs as files for Otava and Bencher."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from hashlib import sha256
 from pathlib import Path
+from statistics import median
 from typing import Any
 from xml.etree import ElementTree
 
@@ -108,11 +109,7 @@ _DIRECTIONS = {"higher": 1, "lower": -1}
 
 def files(runs: Sequence[StoredRun], configuration: Path) -> dict[Path, str]:
     """The configuration and its CSV files, which lie next to it."""
-    series = grouped(
-        (_name(run), run)
-        for run in sorted(runs, key=lambda run: int(run.head.started_unix_ns))
-        if run.head.status != "failed" and not any(duration_of(q.name) for q in measured(run))
-    )
+    series = _series(runs)
     contents: dict[Path, str] = {}
     tests: dict[str, Any] = {}
     for name, series_runs in series.items():
@@ -131,6 +128,32 @@ def files(runs: Sequence[StoredRun], configuration: Path) -> dict[Path, str]:
         }
     text = yaml.safe_dump({"tests": tests}, sort_keys=False, allow_unicode=True)
     return contents | {configuration: text}
+
+
+def bencher(runs: Sequence[StoredRun]) -> dict[str, dict[str, dict[str, float]]]:
+    """Metrics of each series in Bencher's format: the median of its runs, and their range."""
+    document = {}
+    for name, series_runs in _series(runs).items():
+        values = [_values(run) for run in series_runs]
+        document[name] = {
+            _column(q): {
+                "value": median(numbers),
+                "lower_value": min(numbers),
+                "upper_value": max(numbers),
+            }
+            for q in values[0]
+            if all(q in run_values for run_values in values)
+            for numbers in [[run_values[q][0] for run_values in values]]
+        }
+    return document
+
+
+def _series(runs: Sequence[StoredRun]) -> dict[str, list[StoredRun]]:
+    return grouped(
+        (_name(run), run)
+        for run in sorted(runs, key=lambda run: int(run.head.started_unix_ns))
+        if run.head.status != "failed" and not any(duration_of(q.name) for q in measured(run))
+    )
 
 
 def _name(run: StoredRun) -> str:

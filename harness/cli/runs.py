@@ -279,19 +279,28 @@ def export(
             "--out",
             "-o",
             metavar="FILE",
-            help=".csv, .json, .tar.gz, or .yaml for Apache Otava [runs.csv].",
+            help=".csv, .json, .tar.gz, .yaml for Otava, .bmf.json for Bencher [runs.csv].",
         ),
     ] = None,
     parquet: Annotated[
         Path | None, typer.Option("--parquet", metavar="DIR", help="Parquet files instead.")
     ] = None,
+    public: Annotated[
+        Path | None,
+        typer.Option("--public", metavar="DIR", help="Runs to publish: nothing identifies you."),
+    ] = None,
     results: ResultsOption = None,
     json_: JsonOption = False,
 ) -> None:
-    """Write runs as tables, CSV, JSON, an archive, or series for Otava."""
-    if parquet is not None and out is not None:
-        raise UsageError(f"export to {out} and {parquet}", "one at a time", "leave one of them out")
+    """Write runs as tables, CSV, JSON, an archive, or for Otava or Bencher."""
+    places = [place for place in (out, parquet, public) if place is not None]
+    if len(places) > 1:
+        what = f"export to {' and '.join(map(str, places))}"
+        raise UsageError(what, "one at a time", "leave the others out")
     chosen = _chosen(store(results), runs, "export")
+    if public is not None:
+        _export_public(chosen, public, json_)
+        return
     if parquet is not None:
         from harness.store.tables import write_parquet
 
@@ -308,15 +317,17 @@ def export(
         ".gz": _export_tar,
         ".tgz": _export_tar,
         ".yaml": _export_otava,
+        ".bmf.json": _export_bencher,
     }
     out = out or Path("runs.csv")
-    if out.suffix not in writers:
-        hint = "name a .csv, .json, .tar.gz or .yaml file"
+    form = ".bmf.json" if out.name.endswith(".bmf.json") else out.suffix
+    if form not in writers:
+        hint = "name a .csv, .json, .tar.gz, .yaml or .bmf.json file"
         raise UsageError(f"export to {out}", "unknown format", hint)
     with _writing(out):
         out.parent.mkdir(parents=True, exist_ok=True)
-        writers[out.suffix](chosen, out)
-    if out.suffix in (".json", ".gz", ".tgz"):
+        writers[form](chosen, out)
+    if form in (".json", ".gz", ".tgz"):
         _warn_of_private(chosen, out)
     if json_:
         print_json({"file": str(out), "runs": [stored.run_id for stored in chosen]})
@@ -400,6 +411,29 @@ def _export_otava(chosen: list[StoredRun], out: Path) -> None:
 
     for file, text in files(unplanted(chosen), out).items():
         write_text(file, text)
+
+
+def _export_bencher(chosen: list[StoredRun], out: Path) -> None:
+    from reports.continuous_integration import bencher
+    from reports.page import write_text
+    from reports.select import unplanted
+
+    write_text(out, json.dumps(bencher(unplanted(chosen)), indent=1, ensure_ascii=False))
+
+
+def _export_public(chosen: list[StoredRun], folder: Path, json_: bool) -> None:
+    """Write runs without what identifies, and print what was removed."""
+    from harness.publish import write_public
+
+    with _writing(folder):
+        published = write_public(chosen, folder)
+    if json_:
+        document = {"folder": str(folder), "runs": published.run_ids, "removed": published.removed}
+        print_json(document)
+        return
+    say(f"{len(published.run_ids)} runs in {folder}: harness runs import {folder}")
+    print_table(("removed", "values"), list(published.removed.items()), right=(1,))
+    say("names of experiments, arms, tiers, queries and tables are in it: read them first")
 
 
 def _export_json(chosen: list[StoredRun], out: Path) -> None:
