@@ -88,7 +88,10 @@ _ADDRESS = re.compile(
 )
 _UUID = re.compile(r"[0-9A-Fa-f]{8}(?:-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}")
 #: Marks of what is no name, wherever it is.
-_PRIVATE = re.compile(rf"//|@|\b(?:home|Users)/|{_ADDRESS.pattern}|{_UUID.pattern}")
+_PRIVATE = re.compile(
+    r"//|@|\b(?:home|Users)/|\b(?:password|passwd|pwd|user|uid|host|hostaddr|server)="
+    rf"|\b(?:[A-Za-z][\w-]*\.){{2,}}[A-Za-z]{{2,}}\b|{_ADDRESS.pattern}|{_UUID.pattern}"
+)
 _USER = re.compile(r"/(?:home|Users)/([^/\s:'\"]+)|([\w.-]+)(?::[^@\s/]*)?@[\w.-]+")
 _AT_HOST = re.compile(r"@([\w.-]+)")
 _CONNECTION = re.compile(r"\b(user|password|host|hostaddr|dbname|uid|pwd|server)=([^\s;,'\"]+)")
@@ -132,7 +135,10 @@ class Publication:
         if identifies:
             self._identity(text, name)
             if kind == "host" and not _ADDRESS.fullmatch(text):
-                self._identity(text.partition(".")[0], name)
+                short, _, domain = text.partition(".")
+                self._identity(short, name)
+                if "." in domain:
+                    self._identity(domain, self._name("host", domain))
         return name
 
     def leave_out(self, kind: str, value: Any) -> None:
@@ -234,6 +240,15 @@ def _name(publication: Publication, text: str) -> str:
     return _device(publication, text) if text[0] == "/" else publication.pseudonym("name", text)
 
 
+def _run_id(publication: Publication, text: str) -> str:
+    """A run's id, which has its label: its time stays where that is private."""
+    return text if not _PRIVATE.search(text) else _other_run_id(publication, text)
+
+
+def _other_run_id(publication: Publication, text: str) -> str:
+    return f"{text[:16]}-{publication.pseudonym('name', text)}"
+
+
 def _name_is_plain(text: str) -> bool:
     return bool(_NAME.fullmatch(text)) and not _PRIVATE.search(text)
 
@@ -261,7 +276,7 @@ def _source(publication: Publication, text: str) -> str:
     """A package, or where a program was found."""
     if text[:1] == "/":
         return _path(publication, text)
-    plain = text.replace("'", "")
+    plain = text.replace("'s ", " ")  # Debian's
     return text if _name_is_plain(plain) else _name(publication, text)
 
 
@@ -425,6 +440,7 @@ def _refusal(where: str) -> UsageError:
 
 NAME, VALUE, PATH, DEVICE = _each(_name), _each(_value), _each(_path), _each(_device)
 SOURCE, SCRIPT, DEFINITION, DIGEST = map(_each, (_source, _script, _definition, _digest))
+RUN_ID = _each(_run_id)
 OPTION, HOST, SERIAL = _each(_mount_option), _identified("host"), _identified("serial")
 ADDRESS, ENVIRONMENT = _identified("address"), _identified("environment")
 
@@ -470,17 +486,17 @@ RULES: Mapping[type, Mapping[str, Rule]] = {
     },
     result.Metric: {"name": NAME, "unit": NAME, "labels": NAME, "hdr": lambda _, value, __: value},
     result.Check: {"name": NAME, "detail": _prose, "labels": NAME},
-    result.ClosedLoop: {"run_ids": NAME},
+    result.ClosedLoop: {"run_ids": RUN_ID},
     result.LatencyTarget: {"parameter": NAME},
     result.Experiment: {"name": NAME, "hash": DIGEST},
     result.Emulated: {"tier": NAME, "by": _each(_stand_in)},
     result.Cached: {"label": NAME, "note": _prose},
-    result.Resumption: {"cut_off_run_id": NAME, "after_step": NAME},
+    result.Resumption: {"cut_off_run_id": RUN_ID, "after_step": NAME},
     result.Failure: {
         "type": NAME, "problem": _prose, "context": _prose, "hint": _prose, "traceback": _prose,
     },
     result.RunResult: {
-        "run_id": NAME, "spec_hash": DIGEST, "modelled": NAME, "part_bytes": NAME,
+        "run_id": RUN_ID, "spec_hash": DIGEST, "modelled": NAME, "part_bytes": NAME,
         "configurations": NAME,
     },
     result.HarnessVersion: {"version": NAME, "revision": NAME},
@@ -489,7 +505,7 @@ RULES: Mapping[type, Mapping[str, Rule]] = {
         "source": SOURCE, "settings": VALUE, "effective_config": VALUE,
     },
     result.Manifest: {
-        "run_id": NAME, "argv": _argv, "run_state": NAME, "tools": NAME, "conditions": _nothing,
+        "run_id": RUN_ID, "argv": _argv, "run_state": NAME, "tools": NAME, "conditions": _nothing,
         "prices_per_gb": NAME, "memory_nodes": NAME, "processors": NAME,
     },
     DatasetName: {"key": NAME, "fingerprint": VALUE, "load_retries": NAME},
@@ -696,12 +712,9 @@ def _documents(publication: Publication, run: StoredRun) -> dict[str, Any]:
             publication.removed["file"] += 1
         elif path.name not in ("run.json", "manifest.json", "spec.json"):
             raise _refusal(str(path))
-    label = run.spec.label
-    if _PRIVATE.search(run.result.run_id) or (label and documents["spec"].get("label") != label):
-        stem = run.result.run_id[:16]
-        publication.identities[run.result.run_id] = (
-            f"{stem}-{publication.pseudonym('name', run.run_id)}"
-        )
+    run_id, label = documents["run"]["run_id"], run.spec.label
+    if label and documents["spec"]["label"] != label and run_id == run.result.run_id:
+        publication.identities[run_id] = _other_run_id(publication, run_id)
     return documents
 
 
