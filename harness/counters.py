@@ -7,9 +7,12 @@ Counters are flat mappings from a name to a number. Labels follow the name in br
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from typing import TypeVar
 
 from harness.store.result import Metric
+
+N = TypeVar("N", int, float)
 
 _LABELLED = re.compile(r"(?P<name>[^\[\]]+)\[(?P<labels>[^\[\]]*)\]")
 _UNITS = {"bytes": "B", "ns": "ns", "j": "J"}
@@ -77,3 +80,12 @@ def counter_metrics(
             )
         )
     return metrics
+
+
+def summed(counts: Iterable[Mapping[str, N]]) -> dict[str, N]:
+    """Return the sums of counts by name."""
+    total: dict[str, N] = {}
+    for mapping in counts:
+        for name, count in mapping.items():
+            total[name] = total[name] + count if name in total else count
+    return total

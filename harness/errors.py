@@ -103,6 +103,17 @@ def amending(
         raise failure.amended(f"{failure.context}; {reason}", hint) from error
 
 
+@contextmanager
+def naming_instance(number: int, instances: int) -> Iterator[None]:
+    """Name the instance in a failure, where a run has several."""
+    with amending(
+        lambda failure: (
+            (f"instance {number} of {instances}", failure.hint) if instances > 1 else None
+        )
+    ):
+        yield
+
+
 #: What DuckDB in this process makes of Ctrl-C during a statement.
 _DUCKDB_INTERRUPTED = "Query interrupted"
 

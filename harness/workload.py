@@ -163,6 +163,9 @@ class Session:
     observed: Spans | None = None
     #: Those that were started.
     monitors: Sequence[Monitor | GuardedMonitor] = ()
+    #: A session of each of several databases that are measured at once; ``engine`` is then all of
+    #: them. Empty for one database.
+    instances: Sequence[Session] = ()
     residency: list[Cached] = field(default_factory=list)
     #: The cold starts that were not cold although their files could be evicted.
     not_cold: list[str] = field(default_factory=list)
@@ -178,6 +181,11 @@ class Session:
             self.residency += self.checkpoint.residency
             self.not_cold += self.checkpoint.not_cold
             self._written = (len(self.residency), len(self.not_cold))
+
+    @property
+    def each(self) -> Sequence[Session]:
+        """The sessions of the instances; this one where there is one database."""
+        return self.instances or (self,)
 
     def remember(self, step: str, document: Any) -> None:
         """Write the step, with the cold starts since the previous one, and fsync."""

@@ -87,6 +87,7 @@ class DriverResult:
     ``inserted_count``: acknowledged inserts since the client began;
     ``inserts_begun_count``: those and the ones without an answer at its end; ``updated``: a sample
     of the fields whose update was acknowledged (harness.workloads.ycsb.workload.check_records).
+    ``instances``: the result of each of several databases, of which this one is the sum.
     """
 
     driver: str
@@ -114,6 +115,12 @@ class DriverResult:
     inserted_count: int | None = None
     inserts_begun_count: int | None = None
     updated: Sequence[int] | None = None
+    instances: Sequence[DriverResult] = ()
+
+    @property
+    def each(self) -> Sequence[DriverResult]:
+        """The results of the instances; this one where there is one database."""
+        return self.instances or (self,)
 
     @property
     def done_count(self) -> int | None:

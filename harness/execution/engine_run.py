@@ -81,12 +81,22 @@ class EngineRun(ResolvedRun):
         return f"{self.spec.memory}: {f'node {nodes}' if nodes else ALL_MEMORY}"
 
     @property
-    def needs_bytes(self) -> Mapping[Part, int]:
-        """Upper estimate per directory part; nothing of an external server."""
+    def instances(self) -> int:
+        """Return the number of databases that are measured at once."""
+        return self.params.outline().instances
+
+    @property
+    def database_bytes(self) -> Mapping[Part, int]:
+        """Upper estimate of one database per directory part; nothing of an external server."""
         if self.external:
             return {}
         sizes = self.workload.estimate_bytes(self.params, self.load_format)
         return with_log_limit(sizes, self.log_limit_bytes)
+
+    @property
+    def needs_bytes(self) -> Mapping[Part, int]:
+        """Upper estimate of all databases per directory part; nothing of an external server."""
+        return {part: self.instances * size for part, size in self.database_bytes.items()}
 
     @property
     def copied_bytes(self) -> int:
@@ -111,7 +121,11 @@ class EngineRun(ResolvedRun):
         return {part: model for part, model in placed.items() if model}
 
     def context(self, env: Environment, processes: ProcessStarter, scratch: Path) -> EngineContext:
-        """Return the arguments of its engine; creating one checks its settings and options."""
+        """Return the arguments of its engine; creating one checks its settings and options.
+
+        Instances share the memory limit evenly.
+        """
+        limit = self.spec.memory_limit_bytes
         return EngineContext(
             settings=self.settings,
             options=self.spec.engine_options,
@@ -120,7 +134,7 @@ class EngineRun(ResolvedRun):
             processes=processes,
             credentials=env.credentials,
             threads=self.threads,
-            memory_limit_bytes=self.spec.memory_limit_bytes,
+            memory_limit_bytes=None if limit is None else limit // self.instances,
             listen=self.listen,
             client_addresses=self.client_addresses,
         )

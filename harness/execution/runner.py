@@ -6,6 +6,7 @@ import errno
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from functools import partial
 
 from harness.engine import Credentials, DataDirectories, Engine, MemoryPolicy
@@ -29,6 +30,7 @@ from harness.execution.engine_state import (
     unused_memory,
 )
 from harness.execution.environment import KEEP_AWAY, Environment, work_directory
+from harness.execution.instances import EngineInstances, seed_of_instance
 from harness.execution.memory_policy import in_force, policy_facts
 from harness.execution.observing import second_execution
 from harness.execution.run import Run, limit_not_enforced
@@ -170,8 +172,13 @@ class _EngineAtWork:
         self.memory = resolved.memory_policy
         if self.memory is not None:
             self.memory = stack.enter_context(in_force(self.memory, env))
-        engine = self.engine = make_engine(resolved, env, stack, confined)
+        engines = [make_engine(resolved, env, stack, confined) for _ in range(resolved.instances)]
+        several = len(engines) > 1
+        engine = self.engine = EngineInstances(engines, env.credentials) if several else engines[0]
         self.record_config({})
+        clients = [
+            clients_of(resolved, env, stack, each, confined, self.memory) for each in engines
+        ]
         self.session = Session(
             engine,
             env.progress,
@@ -182,10 +189,21 @@ class _EngineAtWork:
             checkpoint=record.folder.checkpoint,
             driver=spec.driver,
             seed=spec.seed_of_block(),
-            client_starter=clients_of(resolved, env, stack, engine, confined, self.memory),
+            client_starter=clients[0],
             user=env.credentials,
             check_placement=self._check_engine,
         )
+        if several:
+            self.session.instances = [
+                replace(
+                    self.session,
+                    engine=each,
+                    client_starter=starter,
+                    checkpoint=None,
+                    seed=seed_of_instance(self.session.seed, number),
+                )
+                for number, (each, starter) in enumerate(zip(engines, clients, strict=True), 1)
+            ]
         self.state = EngineState(engine)
         self.session.on_start = self.state.observe
         record.residency = self.session.residency

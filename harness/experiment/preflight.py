@@ -68,6 +68,7 @@ def prepare(spec: RunSpec, env: Environment) -> EngineRun:
     params = registry.parameters_of(spec)
     outline = params.outline()
     _check_known(f"driver of {spec.workload}", [spec.driver], list(params.drivers))
+    _check_instances(spec, outline)
     check_monitors(spec)
     _check_known(f"option of {spec.engine}", list(spec.engine_options), sorted(factory.options))
     check_observers(spec)
@@ -91,7 +92,7 @@ def prepare(spec: RunSpec, env: Environment) -> EngineRun:
         spec.tuning,
         spec.engine,
         {
-            "memory": float(memory_bytes),
+            "memory": float(memory_bytes // outline.instances),
             "cores": float(threads),
             "scale": outline.scale,
             "connections": outline.connections,
@@ -246,6 +247,16 @@ def _check_placement(spec: RunSpec, factory: EngineFactory, supported: frozenset
             )
 
 
+def _check_instances(spec: RunSpec, outline: Outline) -> None:
+    """UsageError for several instances of a server that is not the harness's."""
+    if outline.instances > 1 and spec.placement is None:
+        raise UsageError(
+            f"{outline.instances} instances of an external server",
+            "the harness does not start it, and cannot start more of them",
+            "leave --instances out, or let the harness run the engine",
+        )
+
+
 def _check_paths(factory: EngineFactory, tiers: Mapping[Part, Tier], env: Environment) -> None:
     """UsageError for a directory that the engine's settings cannot name."""
     named = {f"tier {t.name!r}": t.claim.path for t in tiers.values() if t.claim.path}
@@ -390,12 +401,15 @@ def _check_memory_limit(resolved: EngineRun, env: Environment) -> None:
             "the harness does not run it and cannot cap it",
             "leave --memory-limit out",
         )
-    least, most = format_bytes(LEAST_MEMORY), format_bytes(env.memory_bytes)
+    most = format_bytes(env.memory_bytes)
     of_profile = "for a profile that computes it from its size, use a"
-    if limit < LEAST_MEMORY:
+    instances = resolved.instances
+    if limit < LEAST_MEMORY * instances:
+        shared = f", which {instances} instances share" if instances > 1 else ""
+        least = format_bytes(LEAST_MEMORY * instances)
         raise UsageError(
-            f"memory limit {format_bytes(limit)}",
-            f"less than any engine needs to start ({least})",
+            f"memory limit {format_bytes(limit)}{shared}",
+            f"less than any engine needs to start ({format_bytes(LEAST_MEMORY)})",
             f"set {least} or more; {of_profile} larger --size",
         )
     if limit > env.memory_bytes:
@@ -422,7 +436,7 @@ def _data_needed(runs: Sequence[EngineRun], env: Environment) -> list[tuple[Tier
     for run in runs:
         if env.datasets.find(run.dataset_name) is not None:
             continue
-        datasets[run.dataset_name] = sum(run.needs_bytes.values())
+        datasets[run.dataset_name] = sum(run.database_bytes.values())
         if run.source_name and env.source.find(run.source_name) is None:
             source[run.source_name] = run.workload.source_bytes(run.params, run.load_format)
     for run in runs:

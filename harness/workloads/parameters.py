@@ -47,6 +47,7 @@ class Outline:
     ``scale``: NaN for a workload without one. ``connections``: of the clients; 0 if unknown.
     ``window_ns``: length of the measurement window; 0 if no duration bounds it. ``clients``:
     processes. ``stall_timeout_ns``: time without an answer; 0 for the client's default.
+    ``instances``: databases that are measured at once; the other facts are those of each.
     """
 
     scale: float = math.nan
@@ -57,6 +58,7 @@ class Outline:
     client_hosts: tuple[str, ...] = ()
     clients: int = 1
     stall_timeout_ns: int = 0
+    instances: int = 1
 
 
 # Parameters ------------------------------------------------------------------------
@@ -144,6 +146,8 @@ Hosts = Annotated[
 ]
 #: Client processes.
 Clients = Annotated[int, Meta(ge=1, le=64)]
+#: Databases that are measured at once; None: one.
+Instances = Annotated[int, Meta(ge=1, le=64)] | None
 #: Length of a measurement window, and of a time without an answer.
 Window = Annotated[Duration, Time(SHORTEST_WINDOW_NS)]
 #: Time limit of one query.
@@ -165,6 +169,13 @@ clients = partial(
     derive=lambda params: max(1, len(params.client_hosts)),
     default_text="1 per client host",
     help="Client processes.",
+)
+instances = partial(
+    parameter,
+    option=True,
+    default_text="1",
+    help="Databases at the same time, each with its own server, data and load.",
+    omit_unset=True,
 )
 ramp_up = partial(parameter, option=True, help="Time before the measurement window.")
 duration = partial(
@@ -396,3 +407,16 @@ def check_clients(clients: int, hosts: Sequence[str]) -> None:
             "every host needs at least one client process",
             f"choose clients={len(hosts)} or more, or fewer hosts",
         )
+
+
+def check_instances(instances: int | None, hosts: Sequence[str]) -> int | None:
+    """Return the instances, None for one; UsageError for several with clients elsewhere."""
+    if instances in (None, 1):
+        return None
+    if hosts:
+        raise UsageError(
+            f"{instances} instances with client_hosts {','.join(hosts)}",
+            "clients on other hosts reach one server",
+            "leave one of the two out",
+        )
+    return instances

@@ -7,6 +7,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar, Generic, TypeVar
 
+from msgspec import structs
+
 from harness import hdr
 from harness.counters import bandwidths, counter_metrics, split
 from harness.drivers.result import (
@@ -18,6 +20,7 @@ from harness.drivers.result import (
 )
 from harness.drivers.validity import Nouns, host_warnings, load_warnings
 from harness.engine import Engine
+from harness.errors import UsageError
 from harness.store.documents import as_json
 from harness.store.result import Check, Metric
 from harness.store.spec import JsonObject
@@ -35,6 +38,8 @@ class Driver(ABC):
 
     #: Why the operations do not follow from the run's seed; empty where they do.
     unseeded: ClassVar[str] = ""
+    #: Whether it offers the load of several databases at once (``Session.instances``).
+    takes_instances: ClassVar[bool] = False
     #: Consistency conditions (by number) that its own transactions or data do not keep, and why.
     not_kept: ClassVar[Mapping[int, str]] = {}
 
@@ -84,7 +89,14 @@ class DrivenWorkload(Workload[P], Generic[P]):
         self, params: P, driver: str, engine: Engine, settings: Mapping[str, str]
     ) -> None:
         """Raise UsageError where the driver is not installed, or cannot drive this engine."""
-        self.drivers[driver](params).check(engine, settings)
+        program, instances = self.drivers[driver](params), params.outline().instances
+        if instances > 1 and not program.takes_instances:
+            raise UsageError(
+                f"{instances} instances with driver {driver}",
+                "it offers the load of one database",
+                "use --driver loadgen, or leave --instances out",
+            )
+        program.check(engine, settings)
 
     def load(self, params: P, loading: Loading) -> dict[str, Any]:
         """Have the driver load the data; its facts."""
@@ -99,6 +111,52 @@ def rates_per_second(driven: DriverResult) -> Iterator[Metric]:
     if driven.offered_count is not None:
         offered = driven.offered_count * NS_PER_S / driven.window_ns
         yield Metric("offered_operations_per_second", "1/s", "none", value=offered)
+
+
+def instance_metrics(
+    driven: DriverResult, nouns: Nouns, rates: Callable[[DriverResult], Iterable[Metric]]
+) -> Iterator[Metric]:
+    """Yield the rates and latencies of each of several instances, and the lowest rates.
+
+    ``rates``: those of a window; what was offered is left out. ``worst_instance_share``: the share
+    of the sum that the lowest has, of the first rate.
+    """
+    every = [
+        [metric for metric in rates(result) if metric.better == "higher"]
+        for result in driven.instances
+    ]
+    for number, (result, metrics) in enumerate(zip(driven.instances, every, strict=True), 1):
+        labels = {"instance": str(number)}
+        for metric in metrics:
+            name = f"instance_{metric.name}"
+            yield structs.replace(metric, name=name, labels={**metric.labels, **labels})
+        for name, operation in result.operations.items():
+            if operation.latency_hdr is not None and operation.answered_share:
+                both = {nouns.operation: name, **labels}
+                latency = operation.latency_hdr
+                yield Metric(
+                    f"instance_{nouns.operation}_duration_ns", "ns", "lower", both, hdr=latency
+                )
+    shares = []
+    for same in zip(*every, strict=True):
+        values = [metric.value for metric in same if metric.value is not None]
+        if values:
+            worst, whole = min(values), sum(values)
+            yield structs.replace(same[0], name=f"worst_instance_{same[0].name}", value=worst)
+            shares += [worst / whole] if whole else []
+    if shares:
+        yield Metric("worst_instance_share", "1", "higher", value=shares[0])
+
+
+def of_instances(checks: Sequence[Sequence[Check]]) -> list[Check]:
+    """Return the checks of each instance, with its number where there are several."""
+    if len(checks) == 1:
+        return [*checks[0]]
+    return [
+        structs.replace(check, labels={**check.labels, "instance": str(number)})
+        for number, same in enumerate(checks, 1)
+        for check in same
+    ]
 
 
 def window_metrics(

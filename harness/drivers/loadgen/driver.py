@@ -61,13 +61,19 @@ def calls(
 
 
 def check_connections(
-    connections: int, engine: Engine, settings: Mapping[str, str], lower: str, clients: int = 1
+    connections: int,
+    engine: Engine,
+    settings: Mapping[str, str],
+    lower: str,
+    clients: int = 1,
+    instances: int = 1,
 ) -> None:
     """Raise UsageError for more connections than the server's settings or the host allow.
 
     ``lower``: what to lower where they are too many; ``clients``: processes that share them.
+    ``instances``: servers that have as many of both at once.
     """
-    _check_host(connections, engine, lower, clients)
+    _check_host(connections * instances, engine, lower, clients * instances)
     limit = settings.get("max_connections", "")
     required = connections + _OWN_CONNECTIONS
     if engine.kind == "managed" and limit.isdecimal() and int(limit) < required:
@@ -85,7 +91,7 @@ def _check_host(connections: int, engine: Engine, lower: str, clients: int) -> N
     if tasks and tasks[0] < connections + _OWN_TASKS:
         raise UsageError(
             problem,
-            f"the server has a process or thread for each, and the host has room for {tasks[0]} "
+            f"servers have a process or thread for each, and the host has room for {tasks[0]} "
             f"more ({tasks[1]})",
             f"raise that limit, or lower {lower}",
         )

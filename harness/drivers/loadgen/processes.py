@@ -27,14 +27,16 @@ from pathlib import Path
 from typing import Any
 
 from harness import jsonfile, remote_hosts, structs
+from harness.counters import summed
 from harness.drivers.client_program import private_folder
 from harness.drivers.loadgen.remote_clients import RemoteClients
-from harness.drivers.loadgen.spec import LoadgenResult, LoadgenSpec, merged, split, summed
+from harness.drivers.loadgen.spec import LoadgenResult, LoadgenSpec, merged, split
 from harness.drivers.result import SERIES_NS, Second, WindowCallbacks, intervals_per_histogram
 from harness.engine import Credentials, Process
-from harness.errors import RunFailed
+from harness.errors import RunFailed, naming_instance
 from harness.native_programs import loadgen_for
 from harness.progress import Task
+from harness.sequences import grouped
 from harness.store.documents import from_members
 from harness.supervise.failures import ending, log_tail
 from harness.supervise.silence import limit_s
@@ -63,10 +65,26 @@ class StalledError(RunFailed):
     """The server answered no call for the spec's ``stall_timeout_ns``."""
 
 
+@dataclass(frozen=True)
+class OfferedSpecs:
+    """The specs of the processes that offer the load of one database, and how they start."""
+
+    specs: Sequence[LoadgenSpec]
+    clients: Clients
+
+
+@dataclass(frozen=True)
+class Driven:
+    """The merged result of one database's processes, and their counts from their beginning on."""
+
+    result: LoadgenResult
+    counts: Mapping[str, int]
+
+
 def offer(
     spec: LoadgenSpec, session: Session, drives: WindowCallbacks, outline: Outline, noun: str
-) -> tuple[LoadgenResult, Mapping[str, int]]:
-    """Run a spec on client processes; the merged result, and the counts from its beginning on.
+) -> list[Driven]:
+    """Run a spec on client processes of each instance; their results.
 
     ``spec``: without connections, phases and seed, which ``outline`` and ``session`` have.
     ``noun``: what is offered, for the live view.
@@ -86,21 +104,33 @@ def offer(
     hosts = outline.client_hosts
     with session.progress.task("warm-up", outline.ramp_up_ns / NS_PER_S, "s") as task:
         progress = LoadgenProgress(task, drives, outline, noun)
-        specs = split(whole, outline.clients)
+        of_session = {key: spec.connection[key] for key in _OF_SESSION & spec.connection.keys()}
+        offers = [
+            OfferedSpecs(
+                split(
+                    replace(
+                        whole,
+                        connection={**instance.engine.native_connection(), **of_session},
+                        seed=instance.seed,
+                    ),
+                    outline.clients,
+                ),
+                instance.clients(),
+            )
+            for instance in session.each
+        ]
         remote = RemoteClients(hosts, session.engine) if hosts else None
-        result = drive(specs, session.clients(), progress.callbacks, remote)
-    return result, progress.counts
+        return drive_each(offers, progress.callbacks, remote)
 
 
 class LoadgenProgress:
-    """Moves a task on by the seconds of its phases; keeps the latest counts."""
+    """Moves a task on by the seconds of its phases."""
 
     def __init__(self, task: Task, drives: WindowCallbacks, outline: Outline, noun: str) -> None:
         self._task, self._drives, self._outline, self._noun = task, drives, outline, noun
         self._last_report_s = time.monotonic()
-        self.counts: Mapping[str, int] = {}
         self.callbacks = WindowCallbacks(
-            self._measuring, self._measured, self._count, self._second_passed
+            self._measuring, self._measured, on_second=self._second_passed
         )
 
     def _measuring(self) -> None:
@@ -112,9 +142,6 @@ class LoadgenProgress:
     def _measured(self) -> None:
         self._drives.on_measured()
         self._task.enter("waiting for the last answers", None)
-
-    def _count(self, counts: Mapping[str, int]) -> None:
-        self.counts = counts
 
     def _second_passed(self, second: Second) -> None:
         now = time.monotonic()
@@ -128,33 +155,64 @@ def drive(
     callbacks: WindowCallbacks | None = None,
     remote: RemoteClients | None = None,
 ) -> LoadgenResult:
-    """Run all specs at once; one result of all of them.
+    """Run all specs at once on one database; one result of all of them.
 
     ``remote``: on those hosts in turn, not on this one. RunFailed with loadgen's message where
     one fails; the others are killed. The caller checks the counts of the task ``verify``.
     """
+    (driven,) = drive_each([OfferedSpecs(specs, clients)], callbacks, remote)
+    return driven.result
+
+
+def drive_each(
+    offers: Sequence[OfferedSpecs],
+    callbacks: WindowCallbacks | None = None,
+    remote: RemoteClients | None = None,
+) -> list[Driven]:
+    """Run the specs of all databases at once, as :func:`drive`; a result of each database."""
+    clients = offers[0].clients
     with (
         # In the scratch directory, which goes however the harness ends.
         private_folder(clients, "loadgen-") as folder,
-        closing(_Processes(clients, folder, remote)) as processes,
+        closing(_Processes(folder, remote, len(offers))) as processes,
     ):
-        specs = _together(specs, folder, remote)
-        for spec in specs:
-            processes.start(spec)
-        return merged(processes.results(specs, callbacks or WindowCallbacks()))
+        offers = _together(offers, folder, remote)
+        for number, offered in enumerate(offers, 1):
+            for spec in offered.specs:
+                processes.start(spec, offered.clients, number)
+        return processes.results(
+            [spec for offered in offers for spec in offered.specs], callbacks or WindowCallbacks()
+        )
 
 
 def _together(
-    specs: Sequence[LoadgenSpec], folder: Path, remote: RemoteClients | None
-) -> Sequence[LoadgenSpec]:
-    """Return the specs with one start by the wall clock; processes of a host share a file."""
+    offers: Sequence[OfferedSpecs], folder: Path, remote: RemoteClients | None
+) -> Sequence[OfferedSpecs]:
+    """Return the specs with one start by the wall clock.
+
+    Processes of a host and a database share a file.
+    """
+    specs = [spec for offered in offers for spec in offered.specs]
     if remote is None and len(specs) == 1:
-        return specs
-    most = max(spec.connections for spec in specs)
+        return offers
+    most = max(spec.connections for spec in specs) * len(offers)
     ahead_s = _TOGETHER_S + _TOGETHER_PER_CONNECTION_S * most + (_REMOTE_S if remote else 0)
     start_ns = time.time_ns() + int(ahead_s * 1e9)
-    shared = str(folder / "shared") if remote is None else None
-    return [replace(spec, start_at_realtime_ns=start_ns, shared=shared) for spec in specs]
+
+    def shared(number: int, offered: OfferedSpecs) -> str | None:
+        alone = remote is not None or len(offered.specs) == 1
+        return None if alone else str(folder / f"shared-{number}")
+
+    return [
+        replace(
+            offered,
+            specs=[
+                replace(spec, start_at_realtime_ns=start_ns, shared=shared(number, offered))
+                for spec in offered.specs
+            ],
+        )
+        for number, offered in enumerate(offers, 1)
+    ]
 
 
 # Processes ----------------------------------------------------------------------
@@ -162,9 +220,10 @@ def _together(
 
 @dataclass
 class _Client:
-    """A running loadgen and its output so far."""
+    """A running loadgen and its output so far; ``instance``: the number of its database."""
 
     index: int
+    instance: int
     process: Process
     log: Path
     #: The owner of the log's directory.
@@ -216,32 +275,37 @@ _Events = queue.SimpleQueue[tuple[_Client, _Event | None]]
 
 @dataclass
 class _Processes:
-    """The client processes of one driver; ``close`` ends them. ``folder``: of their logs."""
+    """The client processes of one driver; ``close`` ends them.
 
-    clients: Clients
+    ``folder``: of their logs. ``instances``: databases that they offer load to.
+    """
+
     folder: Path
     remote: RemoteClients | None
+    instances: int
     _running: list[_Client] = field(default_factory=list)
     _events: _Events = field(default_factory=queue.SimpleQueue)
     _threads: list[threading.Thread] = field(default_factory=list)
     #: Descriptors that tunnels need as long as clients run.
     _sockets: list[int] = field(default_factory=list)
 
-    def start(self, spec: LoadgenSpec) -> None:
+    def start(self, spec: LoadgenSpec, clients: Clients, instance: int) -> None:
         """Start a client, and send it its spec."""
         index = len(self._running)
         log = self.folder / f"{index}.log"
         readers: Sequence[Callable[[_Client, _Events], None]]
         if self.remote is None:
-            process = self._spawn(spec.backend, log)
+            process = self._spawn(spec.backend, clients, log)
             readers = (_read_progress, _read_result)
         else:
-            argv, connection = self.remote.route(index, self._hold)
+            argv, connection = self.remote.route(index, partial(self._hold, clients.credentials))
             session = {key: spec.connection[key] for key in _OF_SESSION & spec.connection.keys()}
             spec = replace(spec, connection={**connection, **session})
-            process = self._spawn_ssh(argv, log)
+            process = self._spawn_ssh(argv, clients, log)
             readers = (_read_lines,)
-        client = _Client(index, process, log, self.clients.credentials, open_streams=len(readers))
+        client = _Client(
+            index, instance, process, log, clients.credentials, open_streams=len(readers)
+        )
         self._running.append(client)
         with suppress(BrokenPipeError):  # it has ended already: its exit status says why
             process.stdin.write(json.dumps(spec.to_json()).encode())
@@ -253,36 +317,33 @@ class _Processes:
             thread.start()
             self._threads.append(thread)
 
-    def _spawn(self, backend: str, log: Path) -> Process:
-        clients = self.clients
+    def _spawn(self, backend: str, clients: Clients, log: Path) -> Process:
         program = loadgen_for(backend, clients.credentials, clients.scratch)
         return clients.start_driver(
             [str(program), "-"], cwd=clients.scratch, log=log, pipes=True, progress=True
         )
 
-    def _spawn_ssh(self, argv: Sequence[str], log: Path) -> Process:
+    def _spawn_ssh(self, argv: Sequence[str], clients: Clients, log: Path) -> Process:
         """Start ssh as the harness's own user, whose keys and agent it needs."""
-        return self.clients.processes.spawn(
+        return clients.processes.spawn(
             argv,
             env=remote_hosts.environment(),
             log=log,
-            log_owner=self.clients.credentials,
+            log_owner=clients.credentials,
             pipes=True,
             capped=False,
         )
 
-    def _hold(self, socket: Path) -> str:
+    def _hold(self, user: Credentials | None, socket: Path) -> str:
         """Hold the server's socket open: its user may replace the path by a link."""
         try:
-            self._sockets.append(hold_socket(socket, self.clients.credentials))
+            self._sockets.append(hold_socket(socket, user))
         except OSError as error:
             raise RunFailed(_PROBLEM, f"no tunnel to the server's socket: {error}") from error
         return f"/proc/{os.getpid()}/fd/{self._sockets[-1]}"
 
-    def results(
-        self, specs: Sequence[LoadgenSpec], callbacks: WindowCallbacks
-    ) -> list[LoadgenResult]:
-        """Process events until all clients have ended, or one has failed.
+    def results(self, specs: Sequence[LoadgenSpec], callbacks: WindowCallbacks) -> list[Driven]:
+        """Process events until all clients have ended, or one has failed; results by database.
 
         The window begins and ends with the last client's: only then have all sessions published
         their counters. All clients keep their connections until then, so that server processes
@@ -298,7 +359,8 @@ class _Processes:
             if event is None:
                 client.open_streams -= 1
                 if client.open_streams == 0:  # its last counts have been read, too
-                    results[client.index] = client.result()
+                    with naming_instance(client.instance, self.instances):
+                        results[client.index] = client.result()
                 continue
             if event.event in reached:
                 reached[event.event] += 1
@@ -309,7 +371,14 @@ class _Processes:
                 callbacks.on_counts(summed(counts.values()))
             if event.event == "second":
                 callbacks.on_second(rates.after(client.index, event))
-        return [results[index] for index in range(len(specs))]
+        by_instance = grouped((client.instance, client.index) for client in self._running)
+        return [
+            Driven(
+                merged([results[index] for index in indexes]),
+                summed(counts[index] for index in indexes if index in counts),
+            )
+            for indexes in by_instance.values()
+        ]
 
     def _window_end(self, event: str, callbacks: WindowCallbacks) -> None:
         if event == "measuring":

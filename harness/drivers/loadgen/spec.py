@@ -12,6 +12,7 @@ import msgspec
 from msgspec import Meta
 
 from harness import hdr
+from harness.counters import summed
 from harness.drivers.result import DriverResult, Operation, latency_percentiles
 from harness.errors import RunFailed
 from harness.sequences import grouped
@@ -373,6 +374,23 @@ def _merged_operation(same: Sequence[ClientOperation]) -> ClientOperation:
     )
 
 
+def merged_instances(results: Sequence[LoadgenResult]) -> LoadgenResult:
+    """Merge the results of databases that ran together: inserts and counters are sums, too."""
+    if len(results) == 1:
+        return results[0]
+    inserts = {
+        name: sum(getattr(result, name) or 0 for result in results)
+        for name in ("inserted", "inserts_begun")
+        if getattr(results[0], name) is not None
+    }
+    engine = InsideEngine(
+        begin=summed(result.engine.begin for result in results),
+        end=summed(result.engine.end for result in results),
+        text=results[0].engine.text,
+    )
+    return msgspec.structs.replace(merged(results), engine=engine, **inserts)
+
+
 def _check_together(results: Sequence[LoadgenResult]) -> None:
     begins = [
         result.clock.realtime_ns - result.clock.monotonic_ns + result.started_monotonic_ns
@@ -386,12 +404,3 @@ def _check_together(results: Sequence[LoadgenResult]) -> None:
             "give all of them the same start_at_realtime_ns and ramp-up, and keep the hosts' "
             "clocks synchronised",
         )
-
-
-def summed(counts: Iterable[Mapping[str, int]]) -> dict[str, int]:
-    """Return the sums of counts by name."""
-    total: dict[str, int] = {}
-    for mapping in counts:
-        for name, count in mapping.items():
-            total[name] = total.get(name, 0) + count
-    return total

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
+from harness.counters import summed
 from harness.drivers.hammerdb.installation import find
 from harness.drivers.hammerdb.process import build, measure
 from harness.drivers.hammerdb.script import (
@@ -22,7 +23,13 @@ from harness.drivers.hammerdb.script import (
 )
 from harness.drivers.loadgen import driver as client
 from harness.drivers.loadgen import processes
-from harness.drivers.loadgen.spec import LoadgenSpec, LoopMode, journals
+from harness.drivers.loadgen.spec import (
+    LoadgenResult,
+    LoadgenSpec,
+    LoopMode,
+    journals,
+    merged_instances,
+)
 from harness.drivers.result import DriverResult, Operation, WindowCallbacks
 from harness.engine import Engine
 from harness.errors import RunFailed, UsageError
@@ -46,6 +53,7 @@ class TpccLoadgen(LoadingDriver):
     """``loadgen``: our schema and procedures, our population, our client."""
 
     params: TpccParams
+    takes_instances: ClassVar[bool] = True
 
     def check(self, engine: Engine, settings: Mapping[str, str]) -> None:
         """Check that the client speaks to this engine, and has its module."""
@@ -59,7 +67,12 @@ class TpccLoadgen(LoadingDriver):
         client.check(engine, "tpcc", params.client_hosts)
         client.calls(engine, "tpcc", {}, TRANSACTIONS)
         client.check_connections(
-            params.connections, engine, settings, "users or connections", params.clients
+            params.connections,
+            engine,
+            settings,
+            "users or connections",
+            params.clients,
+            params.outline().instances,
         )
 
     def key(self) -> JsonObject:
@@ -102,17 +115,26 @@ class TpccLoadgen(LoadingDriver):
             mode=LoopMode(params.rate, params.think_time),
             journal=None if journal is None else str(journal / _JOURNAL),
         )
-        result, counts = processes.offer(spec, session, drives, params.outline(), "transactions")
-        driven = result.window()
-        transactions = {
-            name: _transaction(name, operation) for name, operation in driven.operations.items()
-        }
-        return replace(driven, operations=transactions, finished_counts=counts)
+        offered = processes.offer(spec, session, drives, params.outline(), "transactions")
+        instances = [_driven(each.result, each.counts) for each in offered]
+        if len(instances) == 1:
+            return instances[0]
+        whole = merged_instances([each.result for each in offered])
+        counts = summed(each.counts for each in offered)
+        return replace(_driven(whole, counts), instances=instances)
 
     def journals(self, folder: Path) -> list[Path]:
         """Return the journals that ``drive`` had written into a folder."""
         files = journals(folder / _JOURNAL, self.params.clients)
         return [file for file in files if file.exists()]
+
+
+def _driven(result: LoadgenResult, counts: Mapping[str, int]) -> DriverResult:
+    driven = result.window()
+    transactions = {
+        name: _transaction(name, operation) for name, operation in driven.operations.items()
+    }
+    return replace(driven, operations=transactions, finished_counts=counts)
 
 
 def _transaction(name: str, operation: Operation) -> Operation:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, Any, ClassVar, Literal, TypeAlias
 
 from msgspec import Meta
@@ -17,6 +17,7 @@ from harness.workloads.parameters import (
     Outline,
     Parameters,
     check_clients,
+    check_instances,
     parameter,
 )
 
@@ -154,6 +155,7 @@ class TpccParams(Parameters):
         default_text=f"users; at most {_SHARED_CONNECTIONS} with think time",
         help="Connections that the users share.",
     )
+    instances: parameters.Instances = parameters.instances()
     client_hosts: parameters.Hosts = parameters.client_hosts()
     clients: parameters.Clients = parameters.clients()
     client_threads: Annotated[int, Meta(ge=1, le=1_024)] = parameter(
@@ -192,7 +194,14 @@ class TpccParams(Parameters):
                 "every event loop needs a connection of its own",
                 "choose fewer clients or client_threads, or more connections",
             )
-        return self
+        instances = check_instances(self.instances, self.client_hosts)
+        if instances is not None and self.test == "durability":
+            raise UsageError(
+                f"{instances} instances with test durability",
+                "one server is killed and looked at",
+                "leave --instances out",
+            )
+        return replace(self, instances=instances)
 
     def latency_statistics(self, driver: str) -> Collection[str]:
         """HammerDB reports no histogram, and a test of durability no latencies."""
@@ -213,6 +222,7 @@ class TpccParams(Parameters):
             client_hosts=self.client_hosts,
             clients=self.clients,
             stall_timeout_ns=self.stall_timeout.ns if self.stall_timeout else 0,
+            instances=self.instances or 1,
         )
 
 

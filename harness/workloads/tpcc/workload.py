@@ -45,6 +45,12 @@ wait_ns                               of the mean latency, by ``resource`` (docs
 wait_cpu_ns                           of the mean latency, on processors
 wait_accounted_share                  of the mean latency, what they add up to
 wait_moments_count                    how often sessions were observed
+instance_new_orders_per_minute,       by ``instance``, of several databases at once: the metrics
+instance_transactions_per_minute,     without ``instance_`` are their sum, and all their latencies
+instance_transaction_duration_ns
+worst_instance_new_orders_per_minute, the lowest of them
+worst_instance_transactions_per_minute
+worst_instance_share                  the share of the sum that has the lowest new_orders_per_minute
 window_duration_ns                    length of the measured window
 window_<counter>                      what the window added to a counter
 ===================================== ==================================================
@@ -62,12 +68,13 @@ from harness import hdr
 from harness.drivers.result import DriverResult, WindowCounters
 from harness.drivers.validity import Nouns
 from harness.engine import Engine
-from harness.errors import RunFailed, UsageError
+from harness.errors import RunFailed, UsageError, naming_instance
 from harness.experiment.placement import Part
-from harness.store.result import Better, Metric
+from harness.store.result import Better, Check, Metric
 from harness.warnings import RunWarning
 from harness.workload import Outcome, Session
 from harness.workloads.tpcc.consistency import (
+    Traces,
     check_conditions,
     check_counted,
     check_population,
@@ -79,7 +86,14 @@ from harness.workloads.tpcc.drivers import HammerDbDriver, TpccLoadgen
 from harness.workloads.tpcc.durability import measure_durability
 from harness.workloads.tpcc.params import TERMINALS_PER_WAREHOUSE, TpccParams, shares
 from harness.workloads.tpcc.population import estimate_bytes
-from harness.workloads.window import DrivenWorkload, LoadingDriver, check_mix, window_outcome
+from harness.workloads.window import (
+    DrivenWorkload,
+    LoadingDriver,
+    check_mix,
+    instance_metrics,
+    of_instances,
+    window_outcome,
+)
 
 #: More deliveries than this share that find a district without orders are reported (clause
 #: 2.7.4.2): they have less to do, and are sooner done.
@@ -142,30 +156,46 @@ class Tpcc(DrivenWorkload[TpccParams]):
         traces = read_traces(engine) if external else loaded_traces(params.warehouses)
         counted = WindowCounters(session)
         driven = driver.drive(session, counted.drives())
-        _expect_work(params, driven)
+        for number, result in enumerate(driven.each, 1):
+            with naming_instance(number, len(driven.each)):
+                _expect_work(params, result)
         return window_outcome(
             driver,
             driven,
             counted,
             NOUNS,
             params.outline(),
-            users=params.users,
+            users=params.users * len(driven.each),
             closed=params.rate is None and not params.think_time,
-            rates=list(rates(driven)),
-            checks=[
-                check_mix(driven, NOUNS, shares(params.mix), params.users, ROLLED_BACK),
-                check_remote(params.warehouses, engine),
-                check_population(params.warehouses, engine),
-                *(
-                    []
-                    if driven.finished_counts is None
-                    else [check_counted(driven.finished_counts, traces, engine, params.users)]
-                ),
-                *check_conditions(engine, session.progress, driver.not_kept),
-            ],
+            rates=[*rates(driven), *instance_metrics(driven, NOUNS, rates)],
+            checks=of_instances(
+                [
+                    self._checks(params, instance, result, traces, driver)
+                    for instance, result in zip(session.each, driven.each, strict=True)
+                ]
+            ),
             warnings=list(own_warnings(params, driven)),
             not_kept={str(n): why for n, why in driver.not_kept.items()},
         )
+
+    def _checks(
+        self,
+        params: TpccParams,
+        session: Session,
+        driven: DriverResult,
+        before: Traces,
+        driver: LoadingDriver,
+    ) -> list[Check]:
+        """Check the load and the data of one database."""
+        engine, counts = session.engine, driven.finished_counts
+        counted = [] if counts is None else [check_counted(counts, before, engine, params.users)]
+        return [
+            check_mix(driven, NOUNS, shares(params.mix), params.users, ROLLED_BACK),
+            check_remote(params.warehouses, engine),
+            check_population(params.warehouses, engine),
+            *counted,
+            *check_conditions(engine, session.progress, driver.not_kept),
+        ]
 
 
 def rates(driven: DriverResult) -> Iterator[Metric]:
@@ -246,8 +276,8 @@ def _shared_connections(params: TpccParams, driven: DriverResult) -> Iterator[Ru
         sum(histogram.mean * histogram.total for histogram in times if histogram.total)
         / driven.window_ns
     )
-    connections = params.connections
-    if connections < params.users and mean > _BUSY * connections:
+    connections = params.connections * len(driven.each)
+    if params.connections < params.users and mean > _BUSY * connections:
         yield RunWarning(
             code="shared-connections",
             problem="transactions waited in the client for a connection",

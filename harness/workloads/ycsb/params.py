@@ -24,6 +24,7 @@ from harness.workloads.parameters import (
     Outline,
     Parameters,
     check_clients,
+    check_instances,
     parameter,
 )
 from harness.workloads.ycsb.properties import CORE_CLASS, OFFICIAL, PropertyReader
@@ -145,6 +146,7 @@ class YcsbParams(Parameters):
         option=True,
         help="Client threads: concurrent operations, each on its own connection.",
     )
+    instances: parameters.Instances = parameters.instances()
     client_hosts: parameters.Hosts = parameters.client_hosts()
     clients: parameters.Clients = parameters.clients()
     client_threads: Annotated[int, Meta(ge=1, le=1_024)] | None = parameter(
@@ -268,9 +270,17 @@ class YcsbParams(Parameters):
         self._check_records()
         self._check_client()
         bounded_by_time = self.duration is not None and not self.foretells_inserts
+        instances = check_instances(self.instances, self.client_hosts)
+        if instances is not None and self.duration is None:
+            raise UsageError(
+                f"{self.operations} operations on {instances} instances",
+                "one would end before another, so that they had no window in common",
+                "set --duration",
+            )
         return replace(
             self,
             core=self._core(),
+            instances=instances,
             operations=None if bounded_by_time else self.operations,
         )
 
@@ -368,6 +378,7 @@ class YcsbParams(Parameters):
             client_hosts=self.client_hosts,
             clients=self.clients,
             stall_timeout_ns=self.stall_timeout.ns if self.stall_timeout else 0,
+            instances=self.instances or 1,
         )
 
     def without_effect(self) -> set[str]:

@@ -36,6 +36,10 @@ wait_ns                            of the mean latency, by ``resource`` (docs/wa
 wait_cpu_ns                        of the mean latency, on processors
 wait_accounted_share               of the mean latency, what they add up to
 wait_moments_count                 how often sessions were observed
+instance_operations_per_second,    by ``instance``, of several databases at once: the metrics
+instance_operation_duration_ns     without ``instance_`` are their sum, and all their latencies
+worst_instance_operations_per_second  the lowest of them
+worst_instance_share               the share of the sum that it has
 window_duration_ns                 length of the measured window
 window_<counter>                   what the window added to a counter. Of those that an engine
                                    inside the client keeps (hundreds, for what is not in use
@@ -48,16 +52,22 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, ClassVar
 
 from harness.counters import difference
 from harness.drivers.loadgen import driver as client
 from harness.drivers.loadgen import processes
-from harness.drivers.loadgen.spec import LoadgenResult, LoadgenSpec, LoopMode, Verified
+from harness.drivers.loadgen.spec import (
+    LoadgenResult,
+    LoadgenSpec,
+    LoopMode,
+    Verified,
+    merged_instances,
+)
 from harness.drivers.result import DriverResult, WindowCallbacks, WindowCounters
 from harness.drivers.validity import Nouns
 from harness.engine import Engine
-from harness.errors import RunFailed, UsageError
+from harness.errors import RunFailed, UsageError, naming_instance
 from harness.experiment.placement import Part
 from harness.store.result import Check
 from harness.store.spec import JsonObject
@@ -68,6 +78,8 @@ from harness.workloads.window import (
     DrivenWorkload,
     LoadingDriver,
     check_mix,
+    instance_metrics,
+    of_instances,
     rates_per_second,
     window_outcome,
 )
@@ -85,6 +97,7 @@ class YcsbLoadgen(LoadingDriver):
     """``loadgen``: our client, our records."""
 
     params: YcsbParams
+    takes_instances: ClassVar[bool] = True
 
     def check(self, engine: Engine, settings: Mapping[str, str]) -> None:
         """Check that the client speaks to this engine, and the engine runs the operations."""
@@ -94,7 +107,10 @@ class YcsbLoadgen(LoadingDriver):
         if engine.inside_client:
             _check_inside(params, engine)
         else:
-            client.check_connections(params.threads, engine, settings, "--threads")
+            instances = params.outline().instances
+            client.check_connections(
+                params.threads, engine, settings, "--threads", instances=instances
+            )
         if engine.sql_folder is not None:
             params.refuse_update_on_sql(engine.name)
 
@@ -131,8 +147,12 @@ class YcsbLoadgen(LoadingDriver):
             operations=params.operations if params.duration is None else None,
         )
         outline = params.outline()
-        result, _ = processes.offer(spec, session, drives, outline, "operations")
-        return _driven(result, params.shares)
+        offered = processes.offer(spec, session, drives, outline, "operations")
+        results = [each.result for each in offered]
+        instances = [_driven(result, params.shares) for result in results]
+        if len(instances) == 1:
+            return instances[0]
+        return replace(_driven(merged_instances(results), params.shares), instances=instances)
 
     def verify(self, session: Session, driven: DriverResult) -> list[Check]:
         """Read every record back, in pages of many where the engine scans."""
@@ -286,21 +306,31 @@ class Ycsb(DrivenWorkload[YcsbParams]):
         counted = WindowCounters(session)
         driven = driver.drive(session, counted.drives())
         tasks = engine.background_tasks() if engine.inside_client else {}
-        _expect_work(params, driven)
+        for number, result in enumerate(driven.each, 1):
+            with naming_instance(number, len(driven.each)):
+                _expect_work(params, result)
         return window_outcome(
             driver,
             driven,
             counted,
             NOUNS,
             params.outline(),
-            users=params.threads,
+            users=params.threads * len(driven.each),
             closed=params.rate is None,
-            rates=list(rates_per_second(driven)),
-            checks=[
-                *driver.verify(session, driven),
-                check_mix(driven, NOUNS, params.shares, params.threads),
-                check_found(driven),
+            rates=[
+                *rates_per_second(driven),
+                *instance_metrics(driven, NOUNS, rates_per_second),
             ],
+            checks=of_instances(
+                [
+                    [
+                        *driver.verify(instance, result),
+                        check_mix(result, NOUNS, params.shares, params.threads),
+                        check_found(result),
+                    ]
+                    for instance, result in zip(session.each, driven.each, strict=True)
+                ]
+            ),
             warnings=list(_own_warnings(params, driven)),
             engine=driven.engine_text,
             background={

@@ -249,6 +249,10 @@ class Counting:
     engine = IdleEngine()
     cpu_ns = 0
 
+    @property
+    def each(self) -> tuple[Any, ...]:
+        return (self,)
+
     def counters(self, moment: str = "after") -> Mapping[str, float]:
         self.cpu_ns += 200_000_000
         return {"cpu_ns": self.cpu_ns}
