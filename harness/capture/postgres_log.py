@@ -21,6 +21,7 @@ import msgspec
 from harness.capture.logs import by_time, opened_log
 from harness.capture.losses import Losses
 from harness.capture.recording import OwnedStatement, RecordedStatement
+from harness.capture.replay_file import APPLICATION
 from harness.errors import UsageError
 
 #: Fields of csvlog by release: 13 added the backend's type, 14 leader and query.
@@ -98,6 +99,9 @@ class PostgresLog:
                     if row.backend_type not in ("", "client backend") or not row.session_id:
                         if row.backend_type == "walsender":
                             self._losses.add("replication", place)
+                        continue
+                    if row.application_name == APPLICATION:
+                        self._losses.add("statements of a capture itself", place)
                         continue
                     if not row.dbname:
                         continue

@@ -22,6 +22,8 @@ from harness.structs import Struct
 FORMAT = 1
 #: Name of the file in a folder of harness.workloads.sql.
 REPLAY = "replay.jsonl"
+#: Name of the sessions that dump a server, whose statements are not the user's load.
+APPLICATION = "harness-capture"
 
 Dialect = Literal["postgres", "mysql"]
 

@@ -21,6 +21,7 @@ import psycopg
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from harness.capture.classes import class_text
+from harness.capture.replay_file import APPLICATION
 from harness.capture.sample import SampledTable, write_sample
 from harness.errors import RunFailed, UsageError
 from harness.progress import Progress, SilentProgress
@@ -39,6 +40,7 @@ _WEIGHTS = """
     SELECT query, calls, total_exec_time FROM pg_stat_statements
     WHERE dbid = (SELECT oid FROM pg_database WHERE datname = current_database())
 """
+_READ_ONLY = "SET default_transaction_read_only = on"
 _NOT_COUNTED = (
     psycopg.errors.UndefinedTable,
     psycopg.errors.InsufficientPrivilege,
@@ -155,6 +157,7 @@ def _login(dsn: str) -> _Login:
         )
     if "dbname" not in parameters:
         raise UsageError("--dsn", "it names no database", "write postgresql://user@host/db")
+    parameters["application_name"] = APPLICATION
     public = {name: value for name, value in parameters.items() if name not in _SECRETS}
     whole = {**parameters, "connect_timeout": str(_CONNECT_S)}
     return _Login(
@@ -213,9 +216,12 @@ def _weights(login: _Login) -> dict[str, _Weight] | None:
     rows = _rows(login)
     if rows is None:
         return None
+    excluded = {class_text(text, "postgres") for text in (_READ_ONLY, _WEIGHTS)}
     totals: dict[str, _Weight] = {}
     for query, calls, total_ms in rows:
         text = class_text(str(query), "postgres")
+        if text in excluded:
+            continue
         before = totals.get(text, _Weight(text, 0, 0.0))
         totals[text] = _Weight(text, before.calls + int(calls), before.total_ms + float(total_ms))
     return totals
@@ -224,7 +230,7 @@ def _weights(login: _Login) -> dict[str, _Weight] | None:
 def _rows(login: _Login) -> list[tuple[Any, ...]] | None:
     try:
         with psycopg.connect(login.whole, autocommit=True) as connection:
-            connection.execute("SET default_transaction_read_only = on")
+            connection.execute(_READ_ONLY)
             try:
                 return list(connection.execute(_WEIGHTS))
             except _NOT_COUNTED:
