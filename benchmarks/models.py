@@ -172,7 +172,7 @@ def scores_of(
     host.write_text(f"schema: 1\ntiers:\n  {device.name}: {kind}\n")
     shared = ("--host", str(host), "--results", options.results)
     name = f"benchmark-{device.name}"
-    small = ("-p", "duration=10ms", "-p", "range=16MiB") if options.smoke else ()
+    small = ("-p", "duration=50ms", "-p", "range=16MiB") if options.smoke else ()
     repeats = ("--repeats", str(options.repeats))
     make = ("model", "make", name, "--tier", device.name, "--replace", *small, *repeats, *shared)
     command(HARNESS, *make, cgroup=device.cgroup)

@@ -684,7 +684,7 @@ def write_public(runs: Sequence[StoredRun], folder: Path) -> Published:
     for run_id, of_run in public_runs.items():
         for name, document in sorted(of_run.items(), key=lambda item: item[0] == "run"):
             path = folder / "runs" / run_id / f"{name}.json"
-            path.parent.mkdir(parents=True, exist_ok=True)
+            make_own(path.parent)
             write_json_atomically(path, document)
     return Published(tuple(public_runs), dict(sorted(publication.removed.items())))
 

@@ -166,7 +166,7 @@ class RunOptions(CommonOptions):
     target: Annotated[
         str | None,
         typer.Option(
-            metavar="p99=TIME",
+            metavar="PERCENTILE=TIME",
             help="Search the most load within a latency: p50, p95, p99, p999 or mean.",
         ),
     ] = None

@@ -24,6 +24,7 @@ import struct
 import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -255,7 +256,8 @@ class Page:
 
     def close(self) -> None:
         """Forget the page; traced processes keep theirs."""
-        self._map.close()
+        with suppress(BufferError):  # a thread still reads: its last view unmaps the page
+            self._map.close()
         os.close(self.descriptor)
 
     def plant(self, cells: Iterable[CounterCell], delay: Delay) -> None:

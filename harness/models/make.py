@@ -301,10 +301,11 @@ def _processor_ns(metrics: Sequence[Metric], measurement: str) -> int:
 
 
 def _smallest(metrics: Sequence[Metric], name: str, measurement: str) -> Metric:
-    return min(
-        _of(metrics, name, measurement),
-        key=lambda metric: int(metric.labels["access_size_bytes"]),
-    )
+    sizes = {int(m.labels["access_size_bytes"]): m for m in _of(metrics, name, measurement)}
+    if not sizes:
+        context = f"{measurement}: not one call ended in the measured time"
+        raise RunFailed("make a model", context, "leave -p duration= out, or give more")
+    return sizes[min(sizes)]
 
 
 def _depths(metrics: Sequence[Metric], elsewhere_ns: int) -> tuple[int, tuple[int, ...]]:
