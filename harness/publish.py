@@ -668,7 +668,7 @@ class Published:
     removed: Mapping[str, int]
 
 
-def write_public(runs: Sequence[StoredRun], folder: Path) -> Published:
+def publish_runs(runs: Sequence[StoredRun], folder: Path) -> Published:
     """Write runs that may be published as a results directory; UsageError before it is made."""
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise UsageError(f"export to {folder}", "it is not empty", "name a new directory")

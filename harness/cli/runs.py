@@ -423,10 +423,10 @@ def _export_bencher(chosen: list[StoredRun], out: Path) -> None:
 
 def _export_public(chosen: list[StoredRun], folder: Path, json_: bool) -> None:
     """Write runs without what identifies, and print what was removed."""
-    from harness.publish import write_public
+    from harness.publish import publish_runs
 
     with _writing(folder):
-        published = write_public(chosen, folder)
+        published = publish_runs(chosen, folder)
     if json_:
         document = {"folder": str(folder), "runs": published.run_ids, "removed": published.removed}
         print_json(document)

@@ -330,7 +330,7 @@ def test_only_the_exporter_has_the_key(tmp_path: Path, monkeypatch: pytest.Monke
     hosts = set()
     for state in ("s", "t"):
         monkeypatch.setenv("HARNESS_STATE", str(tmp_path / state))
-        publish.write_public([StoredRun(run.directory)], tmp_path / f"public-{state}")
+        publish.publish_runs([StoredRun(run.directory)], tmp_path / f"public-{state}")
         assert (tmp_path / state / "publish.key").stat().st_mode & 0o777 == 0o600
         (public,) = Store(tmp_path / f"public-{state}").runs()
         assert public.manifest
