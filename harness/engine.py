@@ -122,7 +122,7 @@ class StoredRelation:
 
     @property
     def size_bytes(self) -> int:
-        """Size of all files."""
+        """Return the size of the relation's files."""
         return sum(facts.st_size for facts in self.files.values())
 
 

@@ -360,7 +360,7 @@ def _nothing(publication: Publication, value: Any, where: str) -> Any:
 
 
 def _numbers(publication: Publication, value: Any, where: str) -> Any:
-    """Numbers and flags alone."""
+    """Keep numbers and flags; refuse a text, which no rule covers."""
     if isinstance(value, str):
         raise _refusal(where)
     if isinstance(value, dict):

@@ -82,7 +82,7 @@ class RelationArm:
 
     @property
     def estimate(self) -> Ratio | None:
-        """Return its speed-up."""
+        """Return the speed-up that its runs show over today's."""
         row = self.group.deciding
         return row.estimate if row else None
 

@@ -71,7 +71,7 @@ class Requirements:
     label: str
 
     def fetch(self, folder: Path) -> list[str]:
-        """Install them below ``folder``."""
+        """Install the packages into a folder below ``folder``."""
         command = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-compile"]
         command += ["--disable-pip-version-check", "--only-binary=:all:"]
         command += [f"--requirement={self.file}", f"--target={folder / 'packages'}"]
@@ -80,7 +80,7 @@ class Requirements:
         return []
 
     def unpack(self, folder: Path, tree: Path) -> None:
-        """Move them to ``tree``."""
+        """Move the installed packages, which become ``tree``."""
         (folder / "packages").rename(tree)
 
 

@@ -323,7 +323,7 @@ class Page:
         return {part: int(values[i, 1]) for i, part in enumerate(PARTS)}
 
     def _files(self) -> dict[int, Counts]:
-        """Counters of single files."""
+        """Counters of each file, by the key of its name."""
         keys = np.frombuffer(self._map, "<u8", _FILES, _FILES_AT)
         rows = np.frombuffer(self._map, _FILE, _FILES, _FILES_AT + 8 * _FILES)["cells"]
         return {

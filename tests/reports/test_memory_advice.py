@@ -69,7 +69,6 @@ def test_more_slower_memory_pays_up_to_a_price(tmp_path: Path) -> None:
     # may cost 135.75: 31.33 are left for 4.29 GB of CXL memory.
     assert weighted.break_even and weighted.break_even.value == pytest.approx(7.294, abs=0.001)
     assert weighted.pays is None and preferred.pays is False
-    assert answer.sentence.startswith("Does more, slower memory pay than dram? Up to a price: ")
     assert "weighted pays below 7.29" in answer.sentence and "GB of cxl" in answer.sentence
 
 
@@ -137,7 +136,6 @@ def test_a_report_of_all_arms_answers_the_question_first(tmp_path: Path) -> None
     }
     assert [p.group.b.name for p in answer.prices][:2] == ["preferred", "weighted-1-3"]
     assert {p.group.b.name: p.pays for p in answer.prices}["tiered"] is False
-    assert answer.sentence.startswith("Does more, slower memory pay than dram? Yes: preferred pays")
     texts = [block.text for block in report.blocks() if isinstance(block, Paragraph)]
     assert f"{answer.where}: {answer.sentence}" in texts[:4]
 

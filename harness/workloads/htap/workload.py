@@ -214,7 +214,7 @@ class _Phases:
         return replace(outcome, metrics=metrics, uncontrolled=shown)
 
     def _queries(self) -> QueryWindow:
-        """Run the streams alone."""
+        """Measure a window in which the streams run without terminals."""
         params, progress = self._params, self._session.progress
         executions: list[Execution[HtapQuery]] = []
         with progress.task("queries alone") as task, QueryStreams(self._engine) as streams:
