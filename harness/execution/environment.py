@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,6 +14,7 @@ from harness.engine import Credentials
 from harness.errors import HarnessError, RunFailed, UsageError, as_failure, interruption
 from harness.experiment.placement import Part
 from harness.host import cgroup
+from harness.host.cpu_quota import within_quota
 from harness.host.facts import host_facts
 from harness.host.process_limits import room_to_commit
 from harness.native_programs import native_folders, readable_to
@@ -58,10 +59,9 @@ class Environment:
     argv: Sequence[str]
     failed_loads: dict[str, HarnessError] = field(default_factory=dict)
 
-    @property
-    def cores(self) -> int:
-        """Processors this process may run on."""
-        return len(os.sched_getaffinity(0))
+    def cores(self, cpus: Collection[int] = ()) -> int:
+        """Processors of an engine: all usable ones or ``cpus``, fewer where a quota holds us."""
+        return within_quota(len(cpus or os.sched_getaffinity(0)))
 
     @property
     def memory_bytes(self) -> int:

@@ -85,7 +85,7 @@ def prepare(spec: RunSpec, env: Environment) -> EngineRun:
     cpus = _processors(spec, tiers)
     if spec.memory is not None:
         policy = _bound_memory(spec, tiers, supported)
-    threads = spec.threads or len(cpus) or env.cores
+    threads = spec.threads or env.cores(cpus)
     memory_bytes = spec.memory_limit_bytes or usable_bytes(policy, env.memory_bytes)
     of_file = factory.settings_of_file(spec.engine_options, env.engines_prefix)
     settings = settings_for(

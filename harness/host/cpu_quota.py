@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from math import ceil
 from pathlib import Path
 
 from harness.host.cgroup import own_groups_of
@@ -42,6 +43,15 @@ def cpu_quotas(proc: Path = Path("/proc/self")) -> list[CpuQuota]:
         for directory in own_groups_of("cpu", proc)
         if (processors := quota_of(directory)) is not None
     ]
+
+
+def within_quota(processors: int, proc: Path = Path("/proc/self")) -> int:
+    """Return how many of these processors quotas leave in whole, at least one.
+
+    Rounded up, as Java does it: threads for a quota of 2.5 use all of it.
+    """
+    least = min((quota.processors for quota in cpu_quotas(proc)), default=float(processors))
+    return min(processors, max(1, ceil(least)))
 
 
 def throttled(quotas: Iterable[CpuQuota]) -> dict[str, float]:

@@ -1,6 +1,8 @@
 """The memory cap, on the real controller where there is one, else on a directory tree."""
 
+import json
 import os
+import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -12,8 +14,14 @@ import pytest
 from narrowed import present
 from patience import PATIENCE_S, eventually
 
-from harness.host.cgroup import MemoryCap, available, capped_starter, memory_cap
-from harness.host.cpu_quota import cpu_quotas, throttled
+from harness.host.cgroup import (
+    MemoryCap,
+    available,
+    capped_starter,
+    memory_cap,
+    own_groups_of,
+)
+from harness.host.cpu_quota import cpu_quotas, throttled, within_quota
 from harness.host.page_cache import evict, residency
 from harness.host.tmpfs_room import TmpfsRoom
 from harness.supervise.credentials import unprivileged
@@ -287,9 +295,62 @@ def test_quotas_of_both_versions_and_what_they_have_stopped(host, tmp_path):
     (limit,) = quotas = cpu_quotas(host(v1, "3:cpu:/docker/1\n"))
     assert (limit.directory, limit.processors) == (directory, 0.5)
     assert throttled(quotas) == {"cpu_throttled_count": 4, "cpu_throttled_ns": 7000}
+    assert within_quota(4, tmp_path / "proc") == 1
+    (directory / "cpu.cfs_quota_us").write_text("250000")
+    assert within_quota(4, tmp_path / "proc") == 3  # of 2.5
+    assert within_quota(2, tmp_path / "proc") == 2
     (directory / "cpu.stat").write_text("usage_usec 1\nnr_throttled 5\nthrottled_usec 8\n")
     assert throttled(quotas) == {"cpu_throttled_count": 5, "cpu_throttled_ns": 8000}
     assert throttled([]) == {}
+
+
+#: What a process reports from within a group, once its quota has stopped it.
+_IN_A_GROUP = """
+import json, os, pathlib, sys
+(pathlib.Path(sys.argv[1]) / "cgroup.procs").write_text(str(os.getpid()))
+from harness.execution.engine_state import host_facts_of_run
+from harness.host.confounders import uncontrolled
+from harness.host.cpu_quota import cpu_quotas, throttled, within_quota
+quotas = cpu_quotas()
+while throttled(quotas)["cpu_throttled_count"] < 2:
+    pass
+print(json.dumps([within_quota(2), host_facts_of_run(), throttled(quotas)["cpu_throttled_ns"],
+                  [warning.code for warning in uncontrolled()]]))
+"""
+
+
+def _cpu_group() -> Path | None:
+    """A new control group with a quota of half a processor; None where none can be made."""
+    for parent in own_groups_of("cpu"):
+        group = parent / f"tierbench-test-{os.getpid()}"
+        try:
+            group.mkdir()
+        except OSError:
+            continue
+        try:
+            if (group / "cpu.max").exists():
+                (group / "cpu.max").write_text("50000 100000")
+            else:
+                (group / "cpu.cfs_quota_us").write_text("50000")
+        except OSError:  # its parent does not give it the controller
+            group.rmdir()
+            continue
+        return group
+    return None
+
+
+def test_a_real_quota_is_named_and_its_stops_are_counted() -> None:
+    group = _cpu_group()
+    if group is None:
+        pytest.skip("no control group with a quota can be made here")
+    try:
+        command = [sys.executable, "-c", _IN_A_GROUP, str(group)]
+        text = subprocess.run(command, stdout=subprocess.PIPE, check=True, timeout=PATIENCE_S)
+    finally:
+        group.rmdir()
+    processors, state, stopped_ns, codes = json.loads(text.stdout)
+    assert (processors, state) == (1, {"cpu_quota": "0.5 processors"})
+    assert stopped_ns > 0 and "cpu-quota" in codes
 
 
 def test_v2_limits_as_written(tmp_path):

@@ -104,6 +104,28 @@ def test_stalls_of_the_host_and_of_the_run_s_group(tmp_path: Path) -> None:
     }
 
 
+@pytest.mark.parametrize(("stopped_us", "codes"), [(10, []), (60_000_000, ["cpu-throttled"])])
+def test_stops_by_a_quota_are_counted_and_reported(tmp_path, monkeypatch, stopped_us, codes):
+    """Of 60 s over all processors, of which 10 µs are no more than what is left of a period."""
+    group, proc = tmp_path / "group", tmp_path / "proc/self"
+    write(proc, "cgroup", "0::/")
+    write(proc, "mountinfo", f"35 25 0:30 / {group} rw shared:4 - cgroup2 cgroup2 rw")
+    write(group, "cpu.max", "50000 100000")
+    monkeypatch.setattr(PressureMonitor, "interval_s", 0.01)
+    monitor = PressureMonitor(MonitorContext(), Kernel(tmp_path))
+    write(group, "cpu.stat", "nr_throttled 5\nthrottled_usec 1000")
+    monitor.start()
+    assert eventually(lambda: len(monitor.series()["samples"]) > 1)
+    write(group, "cpu.stat", f"nr_throttled 9\nthrottled_usec {1000 + stopped_us}")
+    seen = len(monitor.series()["samples"])
+    assert eventually(lambda: len(monitor.series()["samples"]) > seen + 1)
+    monitor.stop()
+    last = monitor.series()["samples"][-1]
+    assert last["cpu_throttled_ns"] == (1000 + stopped_us) * 1000
+    assert last["cpu_throttled_count"] == 9
+    assert [warning.code for warning in monitor.warnings()] == codes
+
+
 def test_events_of_memory_management_are_summed_by_kind_and_node(tmp_path: Path) -> None:
     lines = ["pgmajfault 3", "pgdemote_kswapd 10", "pgdemote_direct 5", "nr_dirty 9", "pgfault 4"]
     write(tmp_path, "proc/vmstat", "\n".join(lines))
