@@ -515,7 +515,7 @@ RULES: Mapping[type, Mapping[str, Rule]] = {
     HostFacts: {
         **dict.fromkeys(
             ("governor", "thp", "aslr", "prefetchers", "memory_speed", "uncore_frequency",
-             "dimm_power_budget", "persistence_domains", "virtualised"), NAME),
+             "dimm_power_budget", "persistence_domains", "virtualised", "mitigations"), NAME),
         "host_id": HOST, "hostname": HOST, "mode_evidence": _prose, "dimms": _modules,
         "mounts": _mounts, "notes": _prose,
     },

@@ -23,7 +23,7 @@ from reports.explain.causes import article, explanation, parts_text, waited_at_m
 from reports.explain.ceilings import ceilings
 from reports.explain.comparisons import speed_up_of
 from reports.explain.correlation import CheckedPrediction
-from reports.explain.devices import PARTS, TierSources, host_of
+from reports.explain.devices import PARTS, TierSources
 from reports.explain.prediction import Predicted, predict_on
 from reports.formatting import BY_MODEL, EMULATED, interval_text, percent, significant, times
 from reports.labels import at_value, number_of
@@ -105,7 +105,7 @@ def expected(
     name = usable[0].spec.placement.name
     arm = Arm(name, name, tuple(usable))
     predictions = {
-        placement: predict_on(arm, host_of(usable[0]), devices, sources)
+        placement: predict_on(arm, usable[0].host_id, devices, sources)
         for placement, devices in placements.items()
     }
     return [

@@ -21,7 +21,7 @@ from reports.compared_rows import Row
 from reports.explain.causes import explanation, waited_at_most
 from reports.formatting import percent, ratio_text, stand_in_mark, times, verdict_text
 from reports.labels import arm_options, at_value, number_of, varied_numbers
-from reports.matching import block_of
+from reports.matching import RunBlock, block_of
 from reports.other_plans import other_plans_text
 from reports.run_configuration import followers, spec_facts
 from reports.sections import Block, Lines, Paragraph
@@ -251,7 +251,7 @@ class _Gain:
     value: float
     group: Group
     ratio: Ratio
-    by_block: Mapping[tuple[str, int], float]
+    by_block: Mapping[RunBlock, float]
 
 
 @dataclass(frozen=True)
@@ -356,7 +356,7 @@ def _gains(fact: str, groups: Sequence[Group]) -> Iterator[_Gain]:
         yield _Gain(at_value(fact, *number), number[0], group, row.estimate, _by_block(group, row))
 
 
-def _by_block(group: Group, row: Row) -> dict[tuple[str, int], float]:
+def _by_block(group: Group, row: Row) -> dict[RunBlock, float]:
     """Return B's gain in each block; empty where its runs are no pairs of one block each."""
     ratios = {}
     for a, b in zip(group.a.runs, group.b.runs, strict=False):

@@ -28,6 +28,7 @@ from harness.units import counted
 from harness.warnings import RunWarning
 from reports.arm import Arm
 from reports.formatting import p_text, percent, stand_in_text, times
+from reports.hosts import host_differences
 from reports.noise import arms_differ, same_headline
 from reports.ranks import Pairing
 from reports.resolution import noise_of
@@ -45,6 +46,7 @@ _DRIFT = 0.1
 Code = Literal[
     "pairs",
     "repeats",
+    "hosts",
     "answers-unknown",
     "emulated",
     "noise",
@@ -115,6 +117,9 @@ def _facts(
     else:
         text = f"{len(a)} and {len(b)} repeats, not in pairs"
         yield Fact("repeats", text, (len(a), len(b)))
+    if differing := [difference.name for difference in host_differences(a, b)]:
+        text = f"hosts that differ in {', '.join(_with_settings_together(differing))}"
+        yield Fact("hosts", text, tuple(differing))
     runs = (*a, *b)
     if unknown := sum(run.result.status == "unknown" for run in runs):
         yield Fact("answers-unknown", f"answers unknown in {counted(unknown, 'run')}", (unknown,))
@@ -126,6 +131,12 @@ def _facts(
     codes = tuple(dict.fromkeys(warning.code for warning in (*warnings, *entries) if warning.code))
     text = f"warnings {', '.join(codes)}" if codes else "no warning"
     yield Fact("warnings", text, codes)
+
+
+def _with_settings_together(names: Iterable[str]) -> list[str]:
+    """Name settings of the engine together, and without capital letters."""
+    words = (f"{name[0].lower()}{name[1:]}" for name in names)
+    return list(dict.fromkeys("settings" if w.startswith("setting ") else w for w in words))
 
 
 def _canary(runs: Sequence[StoredRun]) -> Fact:
@@ -167,9 +178,8 @@ def _noise(runs: Sequence[StoredRun]) -> Fact:
 def _calibration(run: StoredRun) -> Calibration | None:
     folder = CalibrationStore(run.results).folder
     changed_ns = folder.stat().st_mtime_ns if folder.is_dir() else 0
-    host_id = run.head.host.host_id if run.head.host else ""
     calibrations = _calibrations(run.results, changed_ns)
-    return latest_of(calibrations, host_id, run.spec)
+    return latest_of(calibrations, run.host_id, run.spec)
 
 
 @lru_cache(maxsize=8)

@@ -22,6 +22,7 @@ from reports.arm import Arm
 from reports.basis import Fact, basis, canary_warnings, repeat_warnings
 from reports.compared_rows import Row, Verdict, compared_rows, executed_again, interim_analyses_of
 from reports.headline import NONE, Headline, headline
+from reports.hosts import on_different_hosts
 from reports.labels import ShownFact, not_enforced, resumed, value_name, what_was_run
 from reports.matching import Difference, Match, find, paired
 from reports.model_error import ModelError, model_error, not_kept
@@ -359,9 +360,7 @@ def _group(
 ) -> Group:
     pairs = paired(match.a, match.b, neighbours)
     sides, warnings = [], list[RunWarning]()
-    for runs, letter in ((pairs.a, "A"), (pairs.b, "B")):
-        names = dict.fromkeys(", ".join(value_name(r, dim) for dim in over) for r in runs)
-        name = " and ".join(names) if over else letter
+    for runs, name in zip((pairs.a, pairs.b), _names(pairs.a, pairs.b, over), strict=True):
         warnings += _warnings(name, runs)
         sides.append(Arm(name, name, tuple(runs)))
     warnings += _continued(pairs.a, pairs.b)
@@ -410,6 +409,19 @@ def _group(
         error,
         disturbed,
     )
+
+
+def _names(a: Sequence[StoredRun], b: Sequence[StoredRun], over: Sequence[Dimension]) -> list[str]:
+    """Name both sides by what is compared; two hosts of one name by a piece of their ids, too."""
+    if not over:
+        return ["A", "B"]
+    names = [
+        " and ".join(dict.fromkeys(", ".join(value_name(r, dim) for dim in over) for r in runs))
+        for runs in (a, b)
+    ]
+    if names[0] == names[1] and on_different_hosts(a, b):
+        return [f"{name} ({runs[0].host_id[:6]})" for name, runs in zip(names, (a, b), strict=True)]
+    return names
 
 
 def _without_ratios(rows: Sequence[Row], why: str, note: str) -> list[Row]:

@@ -23,7 +23,9 @@ from reports.formatting import (
     verdict_text,
 )
 from reports.headline import SetRate
+from reports.host_rates import compared_hosts, comparison_blocks
 from reports.labels import in_words, value_text, what_was_run
+from reports.money import PriceList
 from reports.other_plans import other_plans_text
 from reports.sections import (
     Block,
@@ -41,7 +43,9 @@ from reports.sections import (
 from reports.values import Quantity
 
 
-def to_json(comparison: Comparison, fail_above: float | None = None) -> dict[str, Any]:
+def to_json(
+    comparison: Comparison, fail_above: float | None = None, prices: PriceList | None = None
+) -> dict[str, Any]:
     """The comparison as ``harness compare --json`` prints it.
 
     ``ratio`` is how much better B is: A/B where lower is better, else B/A. ``verdict``: how B
@@ -55,7 +59,10 @@ def to_json(comparison: Comparison, fail_above: float | None = None) -> dict[str
         **attributes(comparison, "over", "alpha", "differences"),
         "excluded": [{"run_id": k, "reason": v} for k, v in comparison.excluded.items()],
         "unmatched": as_json(comparison.unmatched),
-        "groups": [_group_json(*each) for each in zip(comparison.groups, *by_limit, strict=True)],
+        "groups": [
+            _group_json(*each) | {"hosts": as_json(compared_hosts(each[0], prices))}
+            for each in zip(comparison.groups, *by_limit, strict=True)
+        ],
         "gains_most": [gains.to_json() for gains in gains_of(comparison.groups)],
     }
 
@@ -130,11 +137,12 @@ def comparison_page(
     everything: bool = False,
     usual: Mapping[str, str] | None = None,
     following: str = "",
+    prices: PriceList | None = None,
 ) -> Iterator[Block]:
     """Yield the blocks that ``harness compare`` prints, the answers first.
 
     ``everything``: counters and operator times, too. ``usual``: values that are not shown
-    (:func:`what_was_run`). ``following``: the command that comes next.
+    (:func:`what_was_run`). ``following``: the command that comes next. ``prices``: of hosts.
     """
     titles = [_context(group) for group in comparison.groups]
     several = len(titles) > 1
@@ -149,6 +157,8 @@ def comparison_page(
     for left in comparison.unmatched:
         yield Paragraph(f"not compared, without a counterpart: {left}")
     for title, group in zip(titles, comparison.groups, strict=True):
+        if hosts := compared_hosts(group, prices):
+            yield from comparison_blocks(hosts)
         yield from _group_blocks(title, group, everything, usual)
     yield note(
         "Values are medians; of a percentile, of the repeats' percentiles. Interval: of each row, "

@@ -6,7 +6,6 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
-from typing import Any
 
 from msgspec.structs import replace
 
@@ -19,6 +18,7 @@ from harness.units import counted, format_bytes, format_ns
 from harness.warnings import RunWarning
 from reports.arm import Arm
 from reports.formatting import NOTHING, percent, significant
+from reports.hosts import STATES, mitigations_text, state_text
 from reports.labels import resumed
 from reports.run_configuration import facts
 from reports.sections import Block, Facts, Paragraph, Section, Table, note
@@ -292,19 +292,6 @@ def _residency(measured: Sequence[Cached]) -> str:
 # Hosts and engines --------------------------------------------------------------
 
 
-_STATES = (
-    ("Governor", "governor"),
-    ("Turbo", "turbo"),
-    ("SMT", "smt"),
-    ("Transparent huge pages", "thp"),
-    ("Hardware prefetchers", "prefetchers"),
-    ("Memory bus", "memory_speed"),
-    ("Uncore frequency", "uncore_frequency"),
-    ("Power budget of PMem modules", "dimm_power_budget"),
-    ("Virtual machine", "virtualised"),
-)
-
-
 def hosts_and_tiers(runs: Sequence[StoredRun]) -> list[Block]:
     """Return the tiers of the runs that have a manifest, and the facts of their hosts."""
     manifests = [run.manifest for run in runs if run.manifest]
@@ -330,7 +317,7 @@ def _tier_row(tier: TierRecord) -> Row:
         tier.name,
         kind,
         filesystem,
-        _state(tier_facts.dax),
+        state_text(tier_facts.dax),
         device or tier.device or NOTHING,
         _size(tier_facts.size_bytes),
         NOTHING if price is None else f"${price:g}/GB",
@@ -352,17 +339,13 @@ def _host_facts(host: HostFacts) -> Iterator[tuple[str, str]]:
     )
     yield "NUMA", "; ".join(nodes)
     yield "Kernel", f"{kernel.release} ({kernel.cmdline})"
-    for title, name in _STATES:
-        yield title, _state(getattr(host, name))
+    yield "Mitigations", mitigations_text(host.mitigations)
+    for title, name in STATES:
+        yield title, state_text(getattr(host, name))
     domains = ", ".join(
         f"{region}: {domain}" for region, domain in host.persistence_domains.items()
     )
     yield "Persistence domain", domains or "no persistent memory"
-
-
-def _state(state: Any) -> str:
-    states = {None: "none or unknown", True: "yes", False: "no"}
-    return states[state] if state is None or state is True or state is False else str(state)
 
 
 def engine_settings(panel: Panel) -> Iterator[Block]:

@@ -158,9 +158,9 @@ def _series(runs: Sequence[StoredRun]) -> dict[str, list[StoredRun]]:
 
 def _name(run: StoredRun) -> str:
     """``nightly.postgres.tpcc.ssd-both.1a2b3c``: what is the same in all runs of a series."""
-    spec, host = run.spec, run.head.host
+    spec = run.spec
     place = spec.where.replace(",", "-").replace(" ", "-")
-    same = sha256(f"{run.spec.series()} {host and host.host_id}".encode()).hexdigest()[:6]
+    same = sha256(f"{run.spec.series()} {run.host_id}".encode()).hexdigest()[:6]
     name = (run.result.experiment.name, spec.engine, spec.workload, place, same)
     return "".join(c if c.isprintable() and c != "/" else "-" for c in ".".join(name))
 

@@ -107,9 +107,8 @@ def _series(runs: Sequence[StoredRun]) -> Iterator[list[StoredRun]]:
     series: dict[tuple[str, ...], list[StoredRun]] = {}
     for run in sorted(runs, key=lambda run: int(run.head.started_unix_ns)):
         if run.head.status != "failed":
-            host = run.head.host.host_id if run.head.host else ""
             name = run.head.experiment.name
-            series.setdefault((name, str(run.spec.series()), str(host)), []).append(run)
+            series.setdefault((name, str(run.spec.series()), run.host_id), []).append(run)
     yield from series.values()
 
 

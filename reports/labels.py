@@ -42,7 +42,13 @@ _RELEVANCE = (
     "engine.",
 )
 
-_FACTS: Mapping[str, str] = {"host_mode": "host mode", "no_monitors": "without monitors"}
+#: The fact that identifies a host.
+HOST_ID = "host.host_id"
+_FACTS: Mapping[str, str] = {
+    HOST_ID: "host",
+    "host_mode": "host mode",
+    "no_monitors": "without monitors",
+}
 #: Values that say nothing, by the first word of the fact.
 _NOT_GIVEN: Mapping[str, tuple[str | None, ...]] = {
     "params": ("null",),
@@ -76,8 +82,11 @@ def value_text(fact: str, value: str | None) -> str:
 def value_name(run: StoredRun, dim: Dimension) -> str:
     """The run's value of a dimension, as every legend, header and sentence names it.
 
-    A memory limit that the manifest says nothing held is marked: the run had the whole host.
+    A host is named by its hostname. A memory limit that the manifest says nothing held is marked:
+    the run had the whole host.
     """
+    if dim.fact == HOST_ID and run.head.host:
+        return run.head.host.hostname
     name = value_text(dim.fact, facts(run).get(dim.fact))
     mark = " (not enforced)" if dim.fact == "memory_limit_bytes" and not_enforced(run) else ""
     return name + mark

@@ -5,7 +5,8 @@ show that: every ``harness run`` of a session may have the same name, ``experime
 resumed days later, and an experiment that grew keeps its older runs. So a pair is two runs of
 one plan (by its hash) and one block that started near each other, and the blocks of a
 comparison must have run one after another: where the runs of one block lie between those of
-another, all of A ran before B, or the other way round.
+another, all of A ran before B, or the other way round. Hosts share no drift, so a pair is of one
+host, although a profile has the same plan on all of them.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise, product
 from pathlib import Path
+from typing import TypeAlias
 
 from harness.sequences import grouped, matched
 from harness.store.runs import StoredRun
@@ -213,7 +215,12 @@ def paired(
     block took.
     """
     pairs = _pairs(a, b)
-    if 0 < 2 * len(pairs) < min(len(a), len(b)):
+    if not {run.host_id for run in a} & {run.host_id for run in b}:
+        why = (
+            "they ran on different hosts, which share no drift: the verdict is about these hosts "
+            "as they were, not about others of their kind"
+        )
+    elif 0 < 2 * len(pairs) < min(len(a), len(b)):
         why = f"only {len(pairs)} of {min(len(a), len(b))} repeats ran in one plan and block"
     elif pairs:
         why = _overlapping(pairs) or _apart(pairs, (*a, *b, *neighbours))
@@ -294,9 +301,13 @@ def _block_ns(run: StoredRun, every: Sequence[StoredRun]) -> int:
     return sum(took.values())
 
 
-def block_of(run: StoredRun) -> tuple[str, int]:
-    """The plan of a run, and its block there."""
-    return run.head.experiment.hash, run.spec.block
+#: A plan, a block of it, and the host on which it was executed.
+RunBlock: TypeAlias = tuple[str, int, str]
+
+
+def block_of(run: StoredRun) -> RunBlock:
+    """The plan of a run, its block there, and its host."""
+    return run.head.experiment.hash, run.spec.block, run.host_id
 
 
 def _began(run: StoredRun) -> int:

@@ -103,8 +103,7 @@ def _error_of(runs: Sequence[StoredRun], whole: bool) -> ModelError | None:
     if models <= _NO_LATENCY:
         return None
     run = runs[0]
-    host = run.manifest.host.host_id if run.manifest else ""
-    scores = _scores(run.directory.parents[1], host, run.spec.engine, run.spec.workload)
+    scores = _scores(run.results, run.host_id, run.spec.engine, run.spec.workload)
     parts = _modelled_parts(run)
     # The sum over all calls has those of parts that are not modelled, and a percentile may be
     # the time of calls of one kind: each kind of the modelled parts' calls counts then.

@@ -73,9 +73,16 @@ class PricedDevice(Struct, frozen=True):
     ] = "*"
 
 
+class PricedHost(Struct, frozen=True):
+    """A whole server and its price: as it is bought, or for each hour of use."""
+
+    host: Annotated[str, Meta(min_length=1, description="the host's name, * for any part of it")]
+    price: Annotated[float, Meta(gt=0, description="of all of it, in the currency")]
+
+
 class PriceList(Struct, frozen=True, tag_field="schema", tag=1):
     """Prices of devices (profiles/prices/*.yml), for price-performance as PerMA-Bench has it
-    (VLDB 2022, Table 2).
+    (VLDB 2022, Table 2), and of hosts.
     """
 
     currency: Annotated[str, whole("[A-Z]{3}", "three letters: EUR, USD")]
@@ -85,7 +92,15 @@ class PriceList(Struct, frozen=True, tag_field="schema", tag=1):
     devices: Annotated[
         tuple[PricedDevice, ...],
         Meta(min_length=1, description="the first entry whose host and tier fit is taken"),
-    ]
+    ] = ()
+    hosts: Annotated[
+        tuple[PricedHost, ...],
+        Meta(min_length=1, description="all bought, or all by the hour; the first that fits"),
+    ] = ()
+
+    def of_host(self, host: str) -> float | None:
+        """The price of a host; None where no entry fits."""
+        return next((h.price for h in self.hosts if fnmatchcase(host, h.host)), None)
 
     def of(self, host: str, tier_name: str) -> Price | None:
         """The first entry that fits; None where none does."""
@@ -220,7 +235,7 @@ def money(panels: Sequence[Panel], prices: PriceList | None = None) -> Money | N
         return Money(RECORDED_CURRENCY, source, tables, engines_alone)
     if tables and prices is not None:
         return Money(prices.currency, prices.source, tables, engines_alone)
-    if prices is not None and panels:
+    if prices is not None and (prices.devices or not prices.hosts) and panels:
         tiers = dict.fromkeys(tier.name for p in panels for run in p.runs for tier in run.tiers)
         raise UsageError(
             "prices of a report",
@@ -294,7 +309,7 @@ def _even(break_even: BreakEven) -> str:
 def money_rows(panel: Panel, prices: PriceList | None) -> dict[str, MoneyRow]:
     """Return the rows of a panel's usable arms by their names, whether or not they have a price."""
     arms = [arm for arm in panel.arms if arm.usable]
-    name = _performance_metric(arms)
+    name = performance_metric(arms)
     dram = _dram_of(panel.runs)
     rows = {arm.name: _row(arm, name, prices, dram) for arm in arms}
     for group in panel.groups:
@@ -309,15 +324,18 @@ def _table(panel: Panel, prices: PriceList | None) -> MoneyTable | None:
     if not any(row.price for row in rows.values()):
         return None
     arms = [arm for arm in panel.arms if arm.usable]
-    name = _performance_metric(arms)
+    name = performance_metric(arms)
     rates = (performance(run, name) for arm in arms for run in arm.usable if name)
     rate = next(filter(None, rates), None)
     title, unit = (rate.title, rate.unit) if rate else ("", "")
     return MoneyTable(panel.title_with_workload, title, unit, tuple(rows.values()))
 
 
-def _performance_metric(arms: Sequence[Arm]) -> str:
-    """Empty where the arms have none in common, or a rate was set: then it is no result."""
+def performance_metric(arms: Sequence[Arm]) -> str:
+    """Return the metric whose rate stands for the performance of all these arms.
+
+    Empty where the arms have none in common, or a rate was set: then it is no result.
+    """
     if any(headline(arm.usable, arm.usable, {}).rate for arm in arms):
         return ""
     names = standing_for("price")
@@ -477,15 +495,8 @@ def _compared(a: MoneyRow, b: MoneyRow, group: Group, name: str) -> MoneyRow:
     if row is None or row.estimate is None or a.price is None:
         return b
     speedup = row.estimate
-    ratio = _scaled(speedup, a.price.median / b.price.median) if b.price else None
+    ratio = speedup.scaled(a.price.median / b.price.median) if b.price else None
     return replace(b, ratio=ratio, break_even=_break_even(a, b, speedup))
-
-
-def _scaled(estimate: Ratio, factor: float) -> Ratio:
-    low, high = (
-        None if bound is None else bound * factor for bound in (estimate.low, estimate.high)
-    )
-    return replace(estimate, value=estimate.value * factor, low=low, high=high)
 
 
 def _break_even(a: MoneyRow, b: MoneyRow, speedup: Ratio) -> BreakEven | None:

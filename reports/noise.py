@@ -43,7 +43,7 @@ def calibration_of(pairs: Sequence[_Pair]) -> Calibration:
     return Calibration(
         calibration_id=first.run_id,
         unix_ns=time.time_ns(),
-        host_id=first.head.host.host_id if first.head.host else "",
+        host_id=first.host_id,
         spec=first.spec,
         run_ids=tuple((a.run_id, b.run_id) for a, b in pairs),
         run_duration_ns=round(median(int(run.result.duration_ns) for run in runs)),

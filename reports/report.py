@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 from harness.errors import UsageError
 from harness.store.calibrations import Calibration, latest_of
@@ -64,6 +65,8 @@ from reports.formatting import (
     utc,
 )
 from reports.history import history_section
+from reports.host_models import NO_HOST_MODELS, HostModels
+from reports.host_rates import hosts_json, panel_blocks
 from reports.labels import what_was_run
 from reports.load_target import TargetAnswer, target_answers
 from reports.metric_registry import metric_title
@@ -136,17 +139,18 @@ class ReportFiles:
 class Report:
     """A report about ``runs``.
 
-    ``over``: the dimension compared (found if None: placement first); ``baseline``: the
-    arm that the others are compared with (found if None: real before emulated, block devices
-    first); ``force``: also compare runs that differ in more; ``published``: a paper's numbers;
-    ``prices``: in place of those recorded with the runs; ``conclusions``: those of papers;
-    ``calibrations``: the noise of workloads on this and other hosts; ``sources``: of their
-    devices; ``card``: whether a card of the devices is in the same folder, to be linked.
+    ``title``: of the page (found if None); ``over``: the dimension compared (found if None:
+    placement first); ``baseline``: the arm that the others are compared with (found if None: real
+    before emulated, block devices first); ``force``: also compare runs that differ in more;
+    ``published``: a paper's numbers; ``prices``: in place of those recorded with the runs;
+    ``conclusions``: those of papers; ``calibrations``: the noise of workloads on this and other
+    hosts; ``sources``: of their devices; ``card``: whether a card of the devices is in the same
+    folder, to be linked; ``of_hosts``: models of the devices of all hosts, and their scores.
     UsageError where there is no run, or an option fits none.
     """
 
     runs: Sequence[StoredRun]
-    title: str = "Does the faster tier pay?"
+    title: str | None = None
     over: str | None = None
     baseline: str | None = None
     force: bool = False
@@ -156,6 +160,7 @@ class Report:
     calibrations: Sequence[Calibration] = ()
     sources: TierSources = NO_TIER_SOURCES
     card: bool = False
+    of_hosts: HostModels = NO_HOST_MODELS
 
     def __post_init__(self) -> None:
         if not self.runs:
@@ -179,6 +184,11 @@ class Report:
     def comparable(self) -> list[Panel]:
         """Return the panels whose comparisons are verdicts."""
         return [] if self.over == DRIVER else self.panels
+
+    @property
+    def _question(self) -> str:
+        hosts = {panel.over for panel in self.panels} == {"host"}
+        return "Which host is faster?" if hosts else "Does the faster tier pay?"
 
     @property
     def answers(self) -> list[tuple[str, Group]]:
@@ -245,6 +255,17 @@ class Report:
             if (arm_ceilings := ceilings(arm.usable)) is not None
         ]
 
+    @property
+    def _hostnames(self) -> list[str]:
+        return [run.head.host.hostname for run in self.runs if run.head.host]
+
+    def hosts_json(self) -> dict[str, Any]:
+        """Return what hosts are compared by, and their models, for ``harness report --json``."""
+        return {
+            "comparisons": [*hosts_json(self.comparable, self.prices)],
+            **self.of_hosts.to_json(dict.fromkeys(self._hostnames)),
+        }
+
     def answer_blocks(self, following: str = "") -> Iterator[Block]:
         """For a terminal: where most is gained, each verdict with its cause, each failed run.
 
@@ -270,7 +291,7 @@ class Report:
             "report.csv": runs_as_csv(self.runs, self.panels),
             "queries.csv": queries_as_csv(queries),
         }
-        title = marked_title(self.title, emulations(self.runs))
+        title = marked_title(self.title or self._question, emulations(self.runs))
         figures = write_page(out, "report", title, self.blocks(), texts)
         return ReportFiles(
             out / "report.html",
@@ -305,6 +326,7 @@ class Report:
         all_sweeps = sweeps(self.panels)
         for number, group in enumerate(side_by_side(all_sweeps), 1):
             yield self._sweep(group, f"sweep-{number}")
+        yield from self._models_of_hosts()
         yield from history_section(self.runs)
         if costs := money(self.comparable, self.prices):
             yield money_section(costs)
@@ -327,6 +349,13 @@ class Report:
         yield Section("Conditions", [*self._conditions()], "conditions")
         commands = Lines("commands", [f"harness repro {run.run_id}" for run in self.runs])
         yield Section("Method and commands", [Paragraph(_METHOD), commands], "method")
+
+    def _models_of_hosts(self) -> Iterator[Block]:
+        from reports.charts.scatter import model_errors  # and matplotlib
+
+        if len(hosts := list(dict.fromkeys(self._hostnames))) > 1:
+            drawing = model_errors(self.of_hosts.errors(hosts), hosts, "model-errors")
+            yield from self.of_hosts.section(hosts, drawing)
 
     def _moved_relations(self) -> Iterator[Block]:
         for number, answer in enumerate(self._relations, 1):
@@ -357,6 +386,8 @@ class Report:
             yield drawing
         if self.answers:
             yield comparison_table("Verdicts", self.answers)
+        for panel in self.comparable:
+            yield from panel_blocks(panel, self.prices)
         yield from self._causes()
         if self.answers:
             yield from map(note, not_controlled([group for _, group in self.answers]))
@@ -395,10 +426,10 @@ class Report:
             run = next((run for run in panel.runs if run.manifest), None)
             rows = [group.deciding for group in panel.groups]
             decided = [(r.estimate, r.decision) for r in rows if r and r.estimate and r.decision]
-            if run is None or run.head.host is None or not decided:
+            if run is None or not run.host_id or not decided:
                 continue
-            host_id, spec = run.head.host.host_id, run.spec
-            latest = latest_of(self.calibrations, host_id, spec)
+            spec = run.spec
+            latest = latest_of(self.calibrations, run.host_id, spec)
             repeats = min(estimate.repeats for estimate, _ in decided)
             level = ALPHA / max(
                 decision.family * estimate.interim_analyses for estimate, decision in decided

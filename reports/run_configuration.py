@@ -74,6 +74,7 @@ _HOST_FACTS = (
     *HOST_STATE,
     "virtualised",
     "persistence_domains",
+    "mitigations",
 )
 #: Parts of the spec that are no fact of their own: the repeat, a requirement that the
 #: detected mode answers, and what the placement's own facts say.
@@ -166,7 +167,11 @@ DIMENSIONS: dict[str, Dimension] = {
             "memory_limit_bytes",
             ("memory_cap.*", "memory_bytes", "settings.*", *_TUNED),
         ),
-        Dimension("kernel", "host.kernel.release", ("host.kernel.*", "run_state.async_io")),
+        Dimension(
+            "kernel",
+            "host.kernel.release",
+            ("host.kernel.*", "host.mitigations.*", "run_state.async_io"),
+        ),
         Dimension(
             "host_mode",
             "host_mode",
@@ -206,6 +211,8 @@ DIMENSIONS: dict[str, Dimension] = {
                 "host_mode",
                 "memory_bytes",
                 "tier.*",
+                # What the host's compiler and distribution make of one version.
+                *("engine.build", "engine.source", "tools.*"),
                 "restore_method",
                 "threads",
                 "memory_cap.*",
@@ -304,8 +311,7 @@ def emulations(runs: Iterable[StoredRun]) -> tuple[str, ...]:
 
 def _score_of(run: StoredRun) -> str:
     """How far models were from devices of the run's host and engine."""
-    host = run.manifest.host.host_id if run.manifest else ""
-    return _score(run.directory.parents[1], host, run.spec.engine)
+    return _score(run.results, run.host_id, run.spec.engine)
 
 
 @cache

@@ -26,6 +26,7 @@ from harness.store.spec import JsonObject
 from reports.arm import Arm
 from reports.compare import Group, compare, decided
 from reports.labels import (
+    HOST_ID,
     by_relevance,
     differing,
     distinguishing,
@@ -53,7 +54,10 @@ from reports.values import (
 )
 
 #: What a report compares, if it varies; engines stand in panels of their own.
-_COMPARED_FIRST = ("arm", "placement", "host_mode", "memory_limit", "cache", "tuning", "threads")
+_COMPARED_FIRST = (
+    *("arm", "placement", "host_mode", "memory_limit", "cache", "tuning", "threads"),
+    "host",
+)
 
 #: With more arms than this, pairs of them are more than anyone reads.
 _MOST_AGAINST_EACH_OTHER = 8
@@ -107,8 +111,8 @@ class Panel:
 
 
 def compared_dimension(runs: Sequence[StoredRun]) -> str:
-    """Return the first of arm, placement, host mode … that varies; else placement."""
-    return varying_dimension([spec_facts(run) for run in runs])
+    """Return the first of arm, placement, host mode … host that varies; else placement."""
+    return varying_dimension([{**spec_facts(run), HOST_ID: run.host_id} for run in runs])
 
 
 def varying_dimension(all_facts: Sequence[Facts]) -> str:
@@ -292,11 +296,18 @@ def _distinction(context: Context, contexts: Sequence[Context], dim: Dimension) 
         rest = []
     loose = any(not_enforced(run) for run in context.runs)
     said = (
-        in_words(fact, context.facts.get(fact))
+        in_words(fact, _value_of(fact, context))
         + (" (not enforced)" if fact == "memory_limit_bytes" and loose else "")
         for fact in (*decided, *rest)
     )
     return tuple(filter(None, [workload_info(_workload(context)).title if several else "", *said]))
+
+
+def _value_of(fact: str, context: Context) -> str | None:
+    """Return a fact of a panel's runs; of the host its name instead of its id."""
+    if fact == HOST_ID:
+        return value_name(context.runs[0], DIMENSIONS["host"])
+    return context.facts.get(fact)
 
 
 def _with_baseline(

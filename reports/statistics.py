@@ -161,6 +161,11 @@ class Ratio(Value):
             model_error=(low, high),
         )
 
+    def scaled(self, factor: float) -> Ratio:
+        """Return the ratio times a number that is known, without the decision on it."""
+        low, high = (None if end is None else end * factor for end in (self.low, self.high))
+        return replace(self, value=self.value * factor, low=low, high=high, decision=None)
+
     @property
     def within_model_error(self) -> bool:
         """Return whether a modelled side's error alone may put it across the bound."""

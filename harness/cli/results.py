@@ -71,6 +71,10 @@ def compare(
             help="With --fail-above, write a JUnit file: a test for each comparison.",
         ),
     ] = None,
+    prices: Annotated[
+        Path | None,
+        typer.Option("--prices", help="Price file with hosts, of which rates are shown by price."),
+    ] = None,
     verbose: VerboseOption = False,
     results: ResultsOption = None,
     json_: JsonOption = False,
@@ -80,6 +84,7 @@ def compare(
     from reports.compare_output import comparison_page, to_json
     from reports.continuous_integration import tests_of, tests_of_runs, write_junit
     from reports.matching import block_of
+    from reports.money import read_prices
     from reports.page import print_blocks, render
     from reports.select import select
 
@@ -88,6 +93,7 @@ def compare(
             context = "nothing fails without --fail-above"
             raise UsageError(f"compare {option}", context, "add --fail-above 5%")
     above = parse_share(fail_above) if fail_above is not None else None
+    listed = read_prices(prices) if prices else None
     where = store(results)
     sides = select(where, a, *(runs or ())), select(where, b, *(runs or ()))
     blocks = {block_of(stored) for side in sides for stored in side}
@@ -99,7 +105,7 @@ def compare(
         raise RunFailed(f"compare {b}", "each of its runs failed", "`harness runs show` has why")
     comparison = compared(*sides, over or (), anyway, neighbours=neighbours)
     if json_:
-        print_json(to_json(comparison, above))
+        print_json(to_json(comparison, above, listed))
     else:
         usual = None if verbose else usual_facts(sides[0][0].spec)
         following = ""
@@ -107,7 +113,7 @@ def compare(
             either = " or ".join(" ".join((side, *(runs or ()))) for side in (a, b))
             following = f"harness explain {shlex.quote(either)}{' --anyway' * anyway}"
             following += given(results)
-        print_blocks(comparison_page(comparison, all_, usual, following))
+        print_blocks(comparison_page(comparison, all_, usual, following, listed))
     tests = tests_of_runs(failed)
     if above is not None:
         tests += tests_of(comparison, above, inconclusive == "fail")
@@ -115,7 +121,7 @@ def compare(
         write_junit(junit, tests)
     if summary := os.environ.get("GITHUB_STEP_SUMMARY"):
         with Path(summary).open("a", encoding="utf-8") as file:
-            file.write(render("Comparison", list(comparison_page(comparison)), "md"))
+            file.write(render("Comparison", list(comparison_page(comparison, prices=listed)), "md"))
     if above is not None and any(test.failure for test in tests):
         raise typer.Exit(1)
 
@@ -225,9 +231,9 @@ def report(
         str | None, typer.Option("--experiment", "-e", help="All runs of an experiment.")
     ] = None,
     out: OutOption = Path("report"),
-    title: Annotated[str, typer.Option("--title", help="Title of the report.")] = (
-        "Does the faster tier pay?"
-    ),
+    title: Annotated[
+        str | None, typer.Option("--title", help="Title of the report [Does the faster tier pay?].")
+    ] = None,
     over: Annotated[
         str | None,
         typer.Option("--over", help="Dimension compared [the first that varies, placement first]."),
@@ -256,6 +262,7 @@ def report(
     from reports.conclusions.catalogue import OF_ENGINES, conclusions_of
     from reports.conclusions.model import check_all
     from reports.explain.devices import TierSources
+    from reports.host_models import HostModels
     from reports.micro.devices import is_micro
     from reports.micro.report import write_cards
     from reports.money import read_prices
@@ -272,10 +279,11 @@ def report(
     micro = [stored for stored in chosen if is_micro(stored)]
     chosen = [stored for stored in chosen if not is_micro(stored)]
     _check_compared(bool(chosen), {"--over": over, "--baseline": baseline})
+    scores = ScoreStore(where.root).all()
     # The report first: it checks all options before it writes anything.
-    files = None
+    files = made = None
     if chosen:
-        files = Report(
+        made = Report(
             chosen,
             title,
             over,
@@ -285,13 +293,15 @@ def report(
             prices=read_prices(prices) if prices else None,
             conclusions=conclusions,
             calibrations=CalibrationStore(where.root).all(),
-            sources=TierSources.of(where.runs(), ScoreStore(where.root).all()),
+            sources=TierSources.of(where.runs(), scores),
             card=bool(micro),
-        ).write(out)
+            of_hosts=HostModels.of(where.runs(), scores),
+        )
+        files = made.write(out)
     cards = write_cards(micro, out, prices=prices) if micro else None
     if cards and not json_:
         say(f"card of {', '.join(cards.devices)}: {cards.html.absolute()}")
-    if files is None:
+    if made is None or files is None:
         if cards and json_:
             print_json({"report": None, "card": cards.to_json()})
     elif json_:
@@ -300,6 +310,7 @@ def report(
             "markdown": str(files.markdown),
             "csv": str(files.csv),
             "runs": len(chosen),
+            "hosts": made.hosts_json(),
         }
         print_json({"report": written} | ({"card": cards.to_json()} if cards else {}))
     else:

@@ -502,14 +502,23 @@ def import_(
     json_: JsonOption = False,
 ) -> None:
     """Import runs; existing runs stay."""
+    from harness.models.score import ScoreStore
+    from harness.store.calibrations import CalibrationStore, CanaryStore
     from harness.store.transfer import import_runs
 
     limit_bytes = parse_size(max_size) if max_size is not None else None
-    done = import_runs(source, store(results), origin, limit_bytes)
+    where = store(results)
+    done = import_runs(source, where, origin, limit_bytes)
+    # A comparison of hosts rests on the noise of each, and its models on their scores there.
+    stores = (ScoreStore(where.root), CalibrationStore(where.root), CanaryStore(where.root))
+    documents = {of.place: len(of.take_over(source)) for of in stores} if source.is_dir() else {}
     if json_:
         new = [stored.run_id for stored in done.new]
-        print_json({"imported": new, "known": list(done.present)})
+        print_json({"imported": new, "known": list(done.present), "documents": documents})
         return
     say(f"{len(done.new)} runs imported, {len(done.present)} already present")
+    for place, count in documents.items():
+        if count:
+            say(f"  {count} in {place}")
     for stored in done.new:
         say(f"  {stored.run_id}  {stored.result.status}")

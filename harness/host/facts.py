@@ -57,6 +57,7 @@ def host_facts(tiers: Iterable[Tier] = (), kernel: Kernel = LIVE) -> dict[str, A
         },
         "mounts": [_mount(tier) for tier in tiers if tier.facts.mount_point],
         "virtualised": processors.virtualised(kernel),
+        "mitigations": processors.mitigations(kernel),
         "notes": _notes(kernel),
     }
 

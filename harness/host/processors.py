@@ -137,6 +137,13 @@ def aslr(kernel: Kernel) -> str | None:
     return {"0": "off", "1": "partial", "2": "full"}.get(value or "", value)
 
 
+def mitigations(kernel: Kernel) -> dict[str, str]:
+    """Return the state of each vulnerability that affects these processors, by its name."""
+    folder = kernel.path(f"{_CPU}/vulnerabilities")
+    states = {path.name: kernel.read(path) or "" for path in sorted(folder.glob("*"))}
+    return {name: state for name, state in states.items() if state not in ("", "Not affected")}
+
+
 def virtualised(kernel: Kernel) -> str | None:
     """Environment that this runs inside of (a hypervisor, a container), None on bare metal."""
     vendor = kernel.read("/sys/class/dmi/id/sys_vendor")

@@ -103,7 +103,8 @@ class Score(Document, frozen=True, tag_field="schema", tag=1):
 
     @property
     def document_name(self) -> str:
-        name = f"{self.model}-{self.digest[:8]}-{self.tier}-{self.case}"
+        about = (self.model, self.digest[:8], self.tier, self.case, self.host_id[:6])
+        name = "-".join(about)
         return name.replace("/", "_").replace(" ", "-")
 
     @property

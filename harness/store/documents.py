@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from functools import cache, partial
@@ -126,6 +127,8 @@ class Document(Struct, frozen=True):
 
 
 D = TypeVar("D", bound=Document)
+#: A name that stays in its directory: another host may have chosen it.
+_PLAIN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._=,@+-]{0,250}")
 
 
 class DocumentStore(Generic[D]):
@@ -157,6 +160,16 @@ class DocumentStore(Generic[D]):
             except (OSError, ValueError, UsageError) as error:
                 warn(replace(self.unreadable, context=f"{path}: {error}"))
         return documents
+
+    def take_over(self, results: Path) -> list[D]:
+        """Copy the documents of another results directory that are not here; return them."""
+        new = []
+        for document in type(self)(results).all():
+            name = document.document_name
+            if _PLAIN_NAME.fullmatch(name) and not (self.folder / f"{name}.json").exists():
+                self.write(document)
+                new.append(document)
+        return new
 
 
 def write_json_atomically(path: Path, document: Any) -> None:

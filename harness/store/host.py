@@ -90,3 +90,7 @@ class HostFacts(Struct, frozen=True):
     ]
     virtualised: str | None
     notes: Annotated[tuple[str, ...], Meta(description="what could not be read, and why")]
+    mitigations: Annotated[
+        Mapping[str, str],
+        Meta(description="Linux's state of each vulnerability that affects the processors"),
+    ] = {}

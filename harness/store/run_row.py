@@ -61,7 +61,7 @@ COLUMNS: tuple[Column, ...] = (
     Column("arm", "VARCHAR", lambda run: run.spec.arm, "none"),
     Column("host_mode", "VARCHAR", lambda run: run.head.host_mode, "none"),
     Column("host", "VARCHAR", _hostname, "unknown"),
-    Column("host_id", "VARCHAR", _host_id),
+    Column("host_id", "VARCHAR", _host_id, "unknown"),
     Column("started_unix_ns", "BIGINT", lambda run: run.head.started_unix_ns),
     Column("duration_ns", "BIGINT", lambda run: run.result.duration_ns),
     Column("data_bytes", "BIGINT", lambda run: run.result.data_bytes),

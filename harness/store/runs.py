@@ -106,6 +106,11 @@ class StoredRun:
         """The spec that was run."""
         return self.head.spec
 
+    @property
+    def host_id(self) -> str:
+        """Identity of its host; empty of a run without a manifest."""
+        return self.head.host.host_id if self.head.host else ""
+
     def artifact(self, name: str) -> Any | None:
         """``artifacts/<name>.json``; None where there is none, and with a warning if damaged."""
         path = self.directory / "artifacts" / f"{name}.json"

@@ -1,4 +1,4 @@
-"""Predicted and measured speed-ups: a mark for each comparison, next to the line of equal ones."""
+"""Marks next to a line of equal ones: predicted and measured speed-ups, models' errors by host."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from reports.charts.drawing import (
 )
 from reports.explain.correlation import CheckedPrediction
 from reports.formatting import range_text
+from reports.host_models import ErrorOnHost
 from reports.run_configuration import marked
 from reports.sections import Drawing
 from reports.statistics import Value
@@ -106,6 +107,75 @@ def _ends(marks: Sequence[CheckedPrediction]) -> tuple[float, float]:
     intervals = [_interval(side) for mark in marks for side in (mark.predicted, mark.measured)]
     lows, highs = zip(*intervals, strict=True)
     return min(1.0, *lows) / _MARGIN, max(1.0, *highs) * _MARGIN
+
+
+#: Between the marks of a host, of the distance of two hosts.
+_APART = 0.7
+_OF_ERRORS = (
+    "A mark for each scored case: above the line, the model gave more than the tier. Filled: "
+    "throughput. Hollow: the time of the engine's calls, which is what carries over to other "
+    "loads. Bars: intervals."
+)
+
+
+def model_errors(errors: Sequence[ErrorOnHost], hosts: Sequence[str], name: str) -> Drawing | None:
+    """Draw what models gave over what tiers gave, by host; None where there is nothing to draw.
+
+    By host and as a ratio, since who compares hosts wants to know where models can be trusted:
+    measured over modelled throughput spans decades, in which an error of 10 % is not seen.
+    """
+    if not errors:
+        return None
+    engines = list(dict.fromkeys(error.engine for error in errors))
+    title = "Models' errors by host"
+    with style():
+        figure = new_figure(_SIDE_IN + 0.4, _SIDE_IN * 0.7)
+        axes = figure.add_subplot()
+        axes.axhline(1.0, color=INK, linewidth=1)
+        intervals = [_interval(error.ratio) for error in errors]
+        low = min(1 / 1.25, *(low for low, _ in intervals)) / _MARGIN
+        high = max(1.25, *(high for _, high in intervals)) * _MARGIN
+        for at, host in enumerate(hosts):
+            of_host = [error for error in errors if error.host == host]
+            for number, error in enumerate(of_host):
+                place = engines.index(error.engine)
+                x = at + _APART * ((number + 0.5) / len(of_host) - 0.5)
+                y, below, above = _with_bar(error.ratio)
+                colour = ARM_COLOURS[place % len(ARM_COLOURS)]
+                axes.errorbar(
+                    x,
+                    y,
+                    yerr=[[below], [above]],
+                    color=colour,
+                    marker=MARKERS[place % len(MARKERS)],
+                    mfc="white" if error.of_device else colour,
+                    ms=6,
+                    elinewidth=0.9,
+                    capsize=2,
+                    linestyle="none",
+                )
+        for place, engine in enumerate(engines):
+            colour, marker = ARM_COLOURS[place % len(ARM_COLOURS)], MARKERS[place % len(MARKERS)]
+            axes.plot([], [], marker, color=colour, ms=6, label=engine)
+        axes.set_yscale("log")
+        axes.set_ylim(low, high)
+        ratio_ticks(axes.yaxis, low, high)
+        axes.set_xlim(-0.5, len(hosts) - 0.5)
+        axes.set_xticks(range(len(hosts)), list(hosts))
+        axes.set_ylabel("model over tier, log axis")
+        figure.legend(loc="outside lower left", ncols=columns(axes, engines, 4))
+        heading_above(figure, title)
+        return finish(figure, name, title, _errors_alt(errors, hosts), _OF_ERRORS)
+
+
+def _errors_alt(errors: Sequence[ErrorOnHost], hosts: Sequence[str]) -> str:
+    texts = []
+    for host in hosts:
+        for what, of_device in (("throughput", False), ("time of calls", True)):
+            ratios = [e.ratio.value for e in errors if e.host == host and e.of_device == of_device]
+            if ratios:
+                texts.append(f"{host}, {what} {range_text(min(ratios), max(ratios), '×')}")
+    return f"Scatter. {'; '.join(texts)}."
 
 
 def _dress(axes: Axes, low: float, high: float) -> None:

@@ -105,7 +105,7 @@ class TierSources:
             suite = run.spec.params.get("suite")
             if run.head.failed or suite not in (SUITE, BASELINE_SUITE):
                 continue
-            host, tier = host_of(run), devices_of(run)["data"]
+            host, tier = run.host_id, devices_of(run)["data"]
             if suite == BASELINE_SUITE:
                 baselines[host, tier] = (*baselines.get((host, tier), ()), run)
                 continue
@@ -115,7 +115,7 @@ class TierSources:
 
     def stands_for(self, run: StoredRun) -> dict[str, str]:
         """Part → tier, where a modelled tier counts as the tier that it is a model of."""
-        host, names = host_of(run), devices_of(run)
+        host, names = run.host_id, devices_of(run)
         digests = {tier.name: tier.model.digest for tier in run.tiers if tier.model}
         return {
             part: self.models.get((host, digests.get(tier, "")), names[part])
@@ -130,8 +130,3 @@ def devices_of(run: StoredRun) -> dict[str, str]:
     """Part → tier of a run's placement, with what stands in for it."""
     names = {text.partition(" by ")[0]: text for text in stand_ins(run)}
     return {part: names.get(tier, tier) for part, tier in tiers_of(run).items()}
-
-
-def host_of(run: StoredRun) -> str:
-    """Return the identity of a run's host; empty of a run without a manifest."""
-    return run.head.host.host_id if run.head.host else ""

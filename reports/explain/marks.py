@@ -17,7 +17,7 @@ from harness.store.runs import StoredRun
 from reports.explain.baseline import Baseline
 from reports.explain.ceilings import values_of
 from reports.explain.demand import Demand, demand_of, queries_of
-from reports.explain.devices import NO_TIER_SOURCES, TierSources, devices_of, host_of
+from reports.explain.devices import NO_TIER_SOURCES, TierSources, devices_of
 from reports.explain.laws import calibrate
 from reports.values import Quantity
 
@@ -137,7 +137,7 @@ def _measures(run: StoredRun, sources: TierSources) -> Mapping[Mechanism, float]
 
 def _baselines(run: StoredRun, demand: Demand, sources: TierSources) -> Mapping[str, Baseline]:
     """Return the baseline of each part that was called; nothing if one of them has none."""
-    host, placed = host_of(run), devices_of(run)
+    host, placed = run.host_id, devices_of(run)
     baselines = {
         part: Baseline.of(placed[part], sources.baselines.get((host, placed[part]), ()))
         for part in {calls.part for calls in demand.calls}

@@ -18,7 +18,7 @@ from reports.arm import Arm
 from reports.explain.baseline import Baseline, Repeats
 from reports.explain.ceilings import unseen_parts
 from reports.explain.demand import Demand, QueryDemand, demand_of, queries_of
-from reports.explain.devices import TierSources, devices_of, host_of, timed_calls
+from reports.explain.devices import TierSources, devices_of, timed_calls
 from reports.explain.laws import calibrate, closed_loop, query_sum
 from reports.explain.memory import (
     MEMORY,
@@ -98,7 +98,7 @@ def predict(a: Arm, b: Arm, sources: TierSources) -> Predicted | NotPredicted:
         return NotPredicted(Unpredictable.DELAYS_PLANTED)
     if modelled_tiers(after):
         return NotPredicted(Unpredictable.MODELLED)
-    return predict_on(a, host_of(after), devices_of(after), sources)
+    return predict_on(a, after.host_id, devices_of(after), sources)
 
 
 def predict_on(
@@ -135,7 +135,7 @@ def _of_memory(
         return NotPredicted(Unpredictable.MEMORY_TRAFFIC_WITHOUT_COUNTER)
     sides: list[MemoryTiers] = []
     missing: dict[str, None] = {}
-    for where, by_tier in ((host_of(before), of_a), (host, of_b)):
+    for where, by_tier in ((before.host_id, of_a), (host, of_b)):
         pages: list[tuple[int, MemoryTier]] = []
         for name, weight in by_tier.items():
             tier = MemoryTier.of(name, sources.baselines.get((where, name), ()))
@@ -197,7 +197,7 @@ class _Tiers:
         called = {cell.part for cell in timed_calls([before])}
         sides: list[dict[str, Baseline]] = []
         missing: dict[str, None] = {}
-        for where, placed in ((host_of(before), devices_of(before)), (host, devices)):
+        for where, placed in ((before.host_id, devices_of(before)), (host, devices)):
             side = {}
             for part, tier in placed.items():
                 if part not in called:

@@ -23,12 +23,7 @@ class NodeFigures:
 def node_figures(runs: Iterable[StoredRun], host_id: str) -> dict[int, NodeFigures]:
     """Return the figures of each node of this host that has any; of several devices the last."""
     of_host = [
-        run
-        for run in runs
-        if is_micro(run)
-        and not run.head.failed
-        and run.head.host
-        and run.head.host.host_id == host_id
+        run for run in runs if is_micro(run) and not run.head.failed and run.host_id == host_id
     ]
     figures = {}
     for device in devices(of_host) if of_host else ():

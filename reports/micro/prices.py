@@ -124,7 +124,7 @@ def price_table(devices: Iterable[Device], prices: PriceList | None) -> PriceTab
     device_prices = [(device, price_of(device, prices)) for device in devices]
     priced = [(device, price) for device, price in device_prices if price is not None]
     if not priced:
-        if prices is not None:
+        if prices is not None and (prices.devices or not prices.hosts):
             raise UsageError(
                 f"prices of {', '.join(device.name for device, _ in device_prices)}",
                 "no entry of the file fits one of them",

@@ -104,7 +104,13 @@ def tpcc(
 
 
 def device_suite(
-    root: Path, tier: str, us: float, *more: dict[str, Any], next_to_writes: float = 0.5
+    root: Path,
+    tier: str,
+    us: float,
+    *more: dict[str, Any],
+    next_to_writes: float = 0.5,
+    host_id: str = "a1b2c3d4",  # as of all other runs
+    host: str = "lab1",
 ) -> StoredRun:
     """A run of the suite ``device-model`` on a tier on which 4 KiB take that long, and 16 KiB
     twice as long, and 8 µs more where they fill the page cache; with ``more`` metrics.
@@ -151,8 +157,9 @@ def device_suite(
             metrics.append(
                 metric("bandwidth_bytes_per_second", [moved], "higher", **labels, **of_bulk)
             )
-    here = {"host.host_id": "a1b2c3d4"}  # as of all other runs
-    return micro_run(root, [*metrics, *more], tier=tier, suite=SUITE, manifest_changes=here)
+    here = {"host.host_id": host_id}
+    every = [*metrics, *more]
+    return micro_run(root, every, tier=tier, host=host, suite=SUITE, manifest_changes=here)
 
 
 #: Measurements of the suite ``baseline`` by the calls that they time, with a size of each.
