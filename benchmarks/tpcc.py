@@ -144,7 +144,7 @@ class Bench:
             context = EngineContext(
                 settings=SETTINGS, options={}, scratch=scratch, engines_prefix=engines_prefix(),
                 processes=self.env.supervisor, credentials=self.env.credentials,
-                threads=self.env.cores, memory_limit_bytes=None,
+                threads=self.env.cores(), memory_limit_bytes=None,
             )  # fmt: skip
             engine: Any = engine_factory("postgres").create(context)
             try:
@@ -190,7 +190,7 @@ class Bench:
         with self.server() as server:
             params = TpccParams.from_mapping({"warehouses": warehouses})
             loading = Loading(
-                server.engine, "loadgen", None, server.clients, self.env.cores, SilentProgress()
+                server.engine, "loadgen", None, server.clients, self.env.cores(), SilentProgress()
             )
             TpccLoadgen(params).load(loading)
             self.keep(f"ours-{warehouses}", server)
@@ -201,7 +201,7 @@ class Bench:
             return
         with self.server() as server:
             build(
-                find(), server.target, server.clients, warehouses, self.env.cores, SilentProgress()
+                find(), server.target, server.clients, warehouses, self.env.cores(), SilentProgress()
             )
             self.keep(f"hammerdb-{warehouses}", server)
 
