@@ -8,7 +8,7 @@ name: an engine says what it can do (harness.engine.Engine), and its own folder 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, ClassVar, Generic, Literal, Protocol, TypeVar
@@ -400,6 +400,10 @@ class Workload(ABC, Generic[P]):
         The engine is not started.
         """
         engine.sql(self.name)
+
+    def tables(self, params: P, engine: Engine) -> Collection[str]:
+        """Return the names of all tables that are loaded; empty where they are not known."""
+        return ()
 
     def loaded_bytes(self, params: P) -> int:
         """Return the size of all rows that are loaded, on any engine; 0 if unknown."""

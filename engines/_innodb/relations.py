@@ -14,7 +14,6 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from harness.engine import Credentials, StoredRelation
-from harness.errors import RunFailed, nearest
 from harness.experiment.placement import Relation
 from harness.sequences import grouped
 from harness.supervise.user_files import acting_as, walk, write_text
@@ -26,19 +25,12 @@ _FILE = re.compile(r"(\w+)(?:#[pP]#.*)?\.ibd")
 def move_tables(
     data: Path, folder: Path, relations: Sequence[Relation], links: bool, user: Credentials | None
 ) -> None:
-    """Move the files of tables from a database's folder; RunFailed for a table that there is not.
+    """Move the files of tables from a database's folder.
 
     ``links``: leave a file with the new path.
     """
     tables = _files((data,), user)
     for relation in relations:
-        if relation.name not in tables:
-            raise RunFailed(
-                f"place {relation}",
-                f"the database has no file of a table {relation.name!r}"
-                f"{nearest(relation.name, [*tables])}",
-                f"it has: {', '.join(sorted(tables))}",
-            )
         for file in tables[relation.name]:
             target = folder / file.name
             with acting_as(user):

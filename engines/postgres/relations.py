@@ -16,7 +16,7 @@ from psycopg import sql
 
 from engines.postgres.cluster import RELATIONS_TABLESPACE
 from harness.engine import Credentials, StoredRelation
-from harness.errors import RunFailed, nearest
+from harness.errors import RunFailed
 from harness.experiment.placement import Relation, RelationKind
 from harness.sequences import grouped
 from harness.supervise.user_files import walk
@@ -56,20 +56,11 @@ _FILE = re.compile(r"(\d+)(?:_(?:fsm|vm|init))?(?:\.\d+)?")
 
 
 def move_relations(connection: psycopg.Connection[Any], relations: Sequence[Relation]) -> None:
-    """Move the files of relations to their tablespace; RunFailed for a name that there is not."""
+    """Move the files of relations to their tablespace."""
     every = {
         Relation(_kind(relkind), name): (oid, relkind)
         for oid, name, relkind, *_ in connection.execute(_RELATIONS).fetchall()
     }
-    for relation in relations:
-        if relation not in every:
-            names = [each.name for each in every if each.kind == relation.kind]
-            raise RunFailed(
-                f"place {relation}",
-                f"the database has no {relation.kind} {relation.name!r}"
-                f"{nearest(relation.name, names)}",
-                f"it has: {', '.join(names)}" if names else "",
-            )
     for relation in relations:
         oid, relkind = every[relation]
         query = _LEAVES if relkind in ("p", "I") else _QUALIFIED

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack, nullcontext
 from pathlib import Path
 from typing import Any
@@ -12,6 +12,7 @@ from harness.engine import DataDirectories, Engine, MemoryPolicy, ProcessStarter
 from harness.errors import RunFailed, as_failure, interruption
 from harness.execution.engine_run import EngineRun
 from harness.execution.environment import Environment
+from harness.execution.placed_relations import sizes_of
 from harness.execution.resolved_run import ResolvedRun
 from harness.experiment.placement import DIRECTORY_PARTS
 from harness.store.datasets import Dataset, DatasetBuilder, dataset_name
@@ -87,8 +88,9 @@ def _dataset(resolved: EngineRun, env: Environment) -> Dataset:
         with env.datasets.building(name, env.progress) as building:
             if building is None:  # another harness has built it while we waited
                 return _dataset(resolved, env)
-            facts = _load(resolved, env, engine, source, building)
-            return building.publish(key, facts, env.progress, engine.load_retries())
+            facts, relations = _load(resolved, env, engine, source, building)
+            retries = engine.load_retries()
+            return building.publish(key, facts, env.progress, retries, relations)
 
 
 def _load(
@@ -97,8 +99,11 @@ def _load(
     engine: Engine,
     source: Dataset | None,
     building: DatasetBuilder,
-) -> dict[str, Any]:
-    """Load into directories next to the content, stop, and move the result into it."""
+) -> tuple[dict[str, Any], Mapping[str, int]]:
+    """Load into directories next to the content, stop, and move the result into it.
+
+    Return the load's facts, and the sizes of tables and indexes.
+    """
     spec = resolved.spec
     places = DataDirectories(
         {part: building.directory(f"load-{part}", env.credentials) for part in DIRECTORY_PARTS}
@@ -109,9 +114,10 @@ def _load(
         engine.initialise(places)
         engine.start()
         facts = _loaded(resolved, env, engine, source)
+        relations = sizes_of(engine.relations())
         engine.stop()
         engine.snapshot(building.content)
-    return facts
+    return facts, relations
 
 
 def _loaded(

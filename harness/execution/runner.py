@@ -33,6 +33,7 @@ from harness.execution.environment import KEEP_AWAY, Environment, work_directory
 from harness.execution.instances import EngineInstances, seed_of_instance
 from harness.execution.memory_policy import in_force, policy_facts
 from harness.execution.observing import second_execution
+from harness.execution.placed_relations import relation_bytes
 from harness.execution.run import Run, limit_not_enforced
 from harness.experiment.placement import Part
 from harness.experiment.server_environment import preloaded
@@ -63,7 +64,7 @@ from harness.tiers.linux.model import Tier
 from harness.tiers.linux.numa import GroupMemory, NodeResidency, group_memory, nodes
 from harness.tiers.linux.numa import residency as numa_residency
 from harness.tiers.memory_policy import caches_in_the_way, means_of
-from harness.tiers.resolve import free_now
+from harness.tiers.resolve import check_space, free_now
 from harness.tiers.traffic import TierTraffic
 from harness.units import MIB, format_bytes
 from harness.warnings import RunWarning
@@ -302,6 +303,9 @@ class _EngineAtWork:
         dataset = loaded_dataset(resolved, env)
         self.stack.enter_context(dataset.in_use(env.progress))
         record.dataset = dataset.identity
+        if "relations" in resolved.tiers:
+            size = relation_bytes(resolved, dataset)
+            check_space([(resolved.tiers["relations"], "relations", size)])
         record.restore_method = "copy"
         session.source = existing_source(resolved, env)
         placement = resolved.spec.placement

@@ -18,6 +18,7 @@ from harness.execution.engine_run import EngineRun
 from harness.execution.environment import Environment
 from harness.execution.memory_policy import check_memory_policy
 from harness.execution.observing import check_observers
+from harness.execution.placed_relations import check_tables, relation_bytes
 from harness.execution.run_monitors import check_monitors
 from harness.experiment.placement import DIRECTORY_PARTS, Part
 from harness.experiment.profile import LEAST_MEMORY
@@ -137,7 +138,7 @@ def prepare(spec: RunSpec, env: Environment) -> EngineRun:
     name = ""
     if not resolved.external:
         name = dataset_name(f"{spec.workload}-{spec.engine}", resolved.dataset_facts(engine))
-    return replace(
+    resolved = replace(
         resolved,
         warnings=(*resolved.warnings, *of_nodes, *of_memory),
         load_format=engine.load_format or "",
@@ -145,6 +146,8 @@ def prepare(spec: RunSpec, env: Environment) -> EngineRun:
         dataset_name=name,
         source_name=workload.source_key(params, engine),
     )
+    _check_relations(resolved, engine, env)
+    return resolved
 
 
 def _untested(factory: EngineFactory, version: EngineVersion) -> list[RunWarning]:
@@ -193,7 +196,7 @@ def _check_space(runs: Sequence[EngineRun], env: Environment) -> None:
     """UsageError where the data of all of them and each of them do not fit."""
     data = _data_needed([run for run in runs if not run.external], env)
     for run in runs:
-        parts = [] if run.external else [*_parts_needed(run), *data]
+        parts = [] if run.external else [*_parts_needed(run, env), *data]
         work = (work_tier(), "logs and temporary files", _work_bytes(run))
         check_space([*parts, work], smaller=run.params.smaller)
 
@@ -245,6 +248,17 @@ def _check_placement(spec: RunSpec, factory: EngineFactory, supported: frozenset
                 f"{factory.title} cannot place {relation} on its own: {why}",
                 f"it can place {kinds}" if kinds else "place a part, such as data",
             )
+
+
+def _check_relations(resolved: EngineRun, engine: Engine, env: Environment) -> None:
+    """UsageError for a table or an index that the dataset, or else the schema, does not have."""
+    placement = resolved.spec.placement
+    if placement is None or placement.relations is None:
+        return
+    if (dataset := env.datasets.find(resolved.dataset_name)) is not None:
+        relation_bytes(resolved, dataset)
+    else:
+        check_tables(placement, resolved.workload.tables(resolved.params, engine))
 
 
 def _check_instances(spec: RunSpec, outline: Outline) -> None:
@@ -420,11 +434,13 @@ def _check_memory_limit(resolved: EngineRun, env: Environment) -> None:
         )
 
 
-def _parts_needed(resolved: EngineRun) -> list[tuple[Tier, str, int]]:
-    estimate = resolved.needs_bytes
+def _parts_needed(resolved: EngineRun, env: Environment) -> list[tuple[Tier, str, int]]:
+    estimate = dict(resolved.needs_bytes)
+    if "relations" in resolved.tiers and (dataset := env.datasets.find(resolved.dataset_name)):
+        estimate["relations"] = relation_bytes(resolved, dataset)
     return [
         (resolved.tiers[part], str(part), estimate.get(part, 0))
-        for part in DIRECTORY_PARTS
+        for part in (*DIRECTORY_PARTS, "relations")
         if part in resolved.tiers
     ]
 

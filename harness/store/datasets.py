@@ -78,6 +78,10 @@ class DatasetRecord(Struct, frozen=True, tag_field="schema", tag=1, omit_default
         Mapping[str, Annotated[int, Meta(ge=1)]] | None,
         Meta(description="by table, how often a piece was loaded again after a deadlock"),
     ] = None
+    relations: Annotated[
+        Mapping[str, Annotated[int, Meta(ge=0)]] | None,
+        Meta(description="sizes of the tables and indexes, named as in a placement; null: unknown"),
+    ] = None
 
 
 class DatasetName(Struct, frozen=True, omit_defaults=True):
@@ -223,10 +227,12 @@ class DatasetBuilder:
         facts: JsonObject,
         progress: Progress,
         load_retries: Mapping[str, int] | None = None,
+        relations: Mapping[str, int] | None = None,
     ) -> Dataset:
         """Record the content and give the dataset its name.
 
         ``load_retries``: by table, the number of times that a piece of it was loaded again.
+        ``relations``: sizes of tables and indexes.
         """
         for path in self.partial.iterdir():
             if path.is_dir() and path.name != "content":
@@ -234,7 +240,13 @@ class DatasetBuilder:
         files = digest_files(self.content, progress, f"recording {self.target.name}")
         loaded_in_ns = time.monotonic_ns() - self._began_ns
         record = DatasetRecord(
-            key, facts, time.time_ns(), files, loaded_in_ns, load_retries or None
+            key,
+            facts,
+            time.time_ns(),
+            files,
+            loaded_in_ns,
+            load_retries or None,
+            relations or None,
         )
         write_json_atomically(self.partial / "golden.json", record.to_json())
         shutil.rmtree(self.target, ignore_errors=True)  # a removal that was cut off

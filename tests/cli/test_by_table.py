@@ -87,22 +87,42 @@ def test_a_table_of_innodb_is_placed_with_its_indexes(
 
 
 @pytest.mark.parametrize(
-    ("engine", "placement", "code", "words"),
+    ("engine", "placement", "words"),
     [
-        ("postgres", "data=slow,table:hott=fast", 1, "hot"),
-        ("postgres", "data=slow,index:hot=fast", 1, "hot_pkey"),
-        ("postgres", "data=slow,table:hot=fast,table:cold=slow", 2, "several tiers"),
-        ("duckdb", "data=slow,table:hot=fast", 2, "table:hot"),
-        ("mysql", "data=slow,index:hot=fast", 2, "one file"),
-        ("mysql", "data=ssd,table:hott=ssd", 1, "hot"),
+        ("postgres", "data=slow,table:hott=fast", "hot"),
+        ("postgres", "data=slow,table:hot=fast,table:cold=slow", "several tiers"),
+        ("duckdb", "data=slow,table:hot=fast", "table:hot"),
+        ("mysql", "data=slow,index:hot=fast", "one file"),
+        ("mysql", "data=ssd,table:hott=ssd", "hot"),
     ],
 )
 def test_what_cannot_be_placed_is_refused(
-    loaded: Any, folder: Path, engine: str, placement: str, code: int, words: str
+    loaded: Any, folder: Path, engine: str, placement: str, words: str
 ) -> None:
-    done = run(loaded, folder, "--placement", placement, "--retries", "0", engine=engine)
-    assert done.code == code
-    assert words in done.out + done.err
+    done = run(loaded, folder, "--placement", placement, "--dry-run", engine=engine)
+    assert done.code == 2
+    assert words in done.err
+
+
+@pytest.mark.parametrize("small_disk", ["4M"], indirect=True)
+def test_loaded_data_say_which_indexes_there_are_and_how_large_tables_are(
+    loaded: Any, folder: Path, small_disk: Any
+) -> None:
+    host = ("--host", small_disk.host, "--placement")
+    assert run(loaded, folder, *host, "data=slow").code == 0  # it loads
+    missing = run(loaded, folder, *host, "data=slow,index:hot=fast", "--dry-run")
+    assert (missing.code, "hot_pkey" in missing.err) == (2, True)
+    assert run(loaded, folder, *host, "data=slow,table:hot=small", "--dry-run").code == 0
+    large = run(loaded, folder, *host, "data=slow,table:cold=small", "--dry-run")
+    assert (large.code, "small" in large.err) == (2, True)
+
+
+def test_a_name_that_only_loading_shows_to_be_wrong_fails_the_run(
+    harness: Any, folder: Path
+) -> None:
+    placement = ("--placement", "data=slow,index:hot=fast", "--retries", "0")
+    done = run(harness, folder, *placement)
+    assert (done.code, "hot_pkey" in done.out + done.err) == (1, True)
 
 
 # Which of them to move ------------------------------------------------------------

@@ -37,7 +37,7 @@ None of them is a metric of the TPC's.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path
@@ -114,6 +114,10 @@ class Htap(Workload[HtapParams]):
         client.check_connections(
             params.users + params.streams, engine, settings, "--users or --streams", 1
         )
+
+    def tables(self, params: HtapParams, engine: Engine) -> Collection[str]:
+        """Return TPC-C's tables and those that are added."""
+        return (*TPCC.tables(params.transactions, engine), *tables.row_counts())
 
     def data_key(self, params: HtapParams, driver: str) -> dict[str, Any]:
         """The facts that TPC-C's data depend on, and the generation of the added tables."""

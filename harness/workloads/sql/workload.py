@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -129,6 +129,15 @@ class Sql(Workload[SqlParams]):
         check = f"{folder.path}/{CHECK}"
         for statement in split(folder.check, engine.backslash_escapes, check):
             _check_reads(check, statement, engine.backslash_escapes)
+
+    def tables(self, params: SqlParams, engine: Engine) -> Collection[str]:
+        """Return the folder's tables, if only statements CREATE TABLE make any."""
+        if not params.folder:
+            return ()
+        folder = read_folder(Path(params.folder))
+        schema = read_schema(folder, engine)
+        more = schema.fills or "materialized" in folder.tables_sql.lower()
+        return () if more else schema.plain_names
 
     def data_key(self, params: SqlParams, driver: str) -> dict[str, Any]:
         """The content of ``tables.sql`` and ``load/``; the name is for `harness data list`."""

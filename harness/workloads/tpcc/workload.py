@@ -61,7 +61,7 @@ specification requires it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any
 
 from harness import hdr
@@ -85,7 +85,7 @@ from harness.workloads.tpcc.consistency import (
 from harness.workloads.tpcc.drivers import HammerDbDriver, TpccLoadgen
 from harness.workloads.tpcc.durability import measure_durability
 from harness.workloads.tpcc.params import TERMINALS_PER_WAREHOUSE, TpccParams, shares
-from harness.workloads.tpcc.population import estimate_bytes
+from harness.workloads.tpcc.population import estimate_bytes, row_counts
 from harness.workloads.window import (
     DrivenWorkload,
     LoadingDriver,
@@ -126,6 +126,9 @@ class Tpcc(DrivenWorkload[TpccParams]):
 
     def size_key(self, params: TpccParams) -> dict[str, Any]:
         return {"warehouses": params.warehouses}
+
+    def tables(self, params: TpccParams, engine: Engine) -> Collection[str]:
+        return (*row_counts(1), "order_line")
 
     def estimate_bytes(self, params: TpccParams, engine_format: str) -> dict[Part, int]:
         """Upper estimate of the bytes in each part; see harness.workloads.tpcc.params."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ from harness.workloads.tpch import data
 from harness.workloads.tpch.measured_phase import measure, sets_needed
 from harness.workloads.tpch.params import TpchParams
 from harness.workloads.tpch.refresh_sets import prepare
+from harness.workloads.tpch.tables import TABLES
 
 
 class Tpch(Workload[TpchParams]):
@@ -34,6 +35,9 @@ class Tpch(Workload[TpchParams]):
     def data_key(self, params: TpchParams, driver: str = "native") -> dict[str, Any]:
         """Scale and generator: the parameters of the queries change no data."""
         return {"scale": params.scale, "generator": data.generator()}
+
+    def tables(self, params: TpchParams, engine: Engine) -> Collection[str]:
+        return TABLES
 
     def estimate_bytes(self, params: TpchParams, engine_format: str) -> dict[Part, int]:
         """Upper estimate of the bytes in each part; see harness.workloads.tpch.data."""

@@ -50,7 +50,7 @@ window_<counter>                   what the window added to a counter. Of those 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
@@ -289,6 +289,9 @@ class Ycsb(DrivenWorkload[YcsbParams]):
 
     def size_key(self, params: YcsbParams) -> dict[str, Any]:
         return data_key(params)
+
+    def tables(self, params: YcsbParams, engine: Engine) -> Collection[str]:
+        return ("usertable",)
 
     def estimate_bytes(self, params: YcsbParams, engine_format: str) -> dict[Part, int]:
         """Upper estimate of the bytes in each part; see harness.workloads.ycsb.params."""
