@@ -3,8 +3,10 @@
 Latency grows with load. So from a first load the search goes up, or down, until one load keeps the
 target and another misses it, and halves the interval between them. A load counts as within the
 target, or as missing it, where the interval of its latency lies on one side; otherwise its window
-is repeated, and then loads on both sides of it are tried. All functions are of the windows so far
-alone, so that whoever has these windows finds the same answer.
+is repeated, and then loads on both sides of it are tried. Both ends of the answer are measured
+twice. Windows may vary more than the interval of each says (another restore, another minute): by
+how much, the repeated ones say together, and all intervals are as much wider. All functions are of
+the windows so far alone, so that whoever has these windows finds the same answer.
 """
 
 from __future__ import annotations
@@ -31,11 +33,14 @@ _UP, _DOWN, _FURTHER_DOWN, _BEYOND = 2.0, 4.0, 8.0, 1.1
 _MOST_CERTAIN = 1e-3
 #: Half of an interval of 95 % in standard deviations.
 _DEVIATIONS = 1.96
+#: The scatter of n windows is larger than it looks: its square by this part of n.
+_FEW = 2
 
 Side = Literal["within", "missed", "undecided"]
 #: ``measured``: between two loads; ``missed``: by the smallest load, too; ``at least``: no load
-#: missed it; ``client``: the client was saturated at loads that missed it; ``not measured``.
-Outcome = Literal["measured", "missed", "at least", "client", "not measured"]
+#: missed it; ``at most``: no load is within it, the smallest one on no side; ``client``: the client
+#: was saturated at loads that missed it; ``not measured``.
+Outcome = Literal["measured", "missed", "at least", "at most", "client", "not measured"]
 
 
 @dataclass(frozen=True)
@@ -52,12 +57,26 @@ class LoadWindow:
     rate_met: bool = True
     client: bool = False
 
+    @property
+    def log(self) -> float:
+        """The logarithm of the latency."""
+        return math.log(self.value_ns)
+
+    @property
+    def weight(self) -> float:
+        """One over the square of half of its interval, in logarithms."""
+        return max(math.log(self.high_ns / self.low_ns) / 2, _MOST_CERTAIN) ** -2
+
 
 @dataclass(frozen=True)
 class LoadPoint:
-    """All windows at a load, taken together; the interval has their scatter, too."""
+    """All windows at a load, taken together.
+
+    ``scatter``: by how much windows of the search vary more than their intervals say.
+    """
 
     windows: tuple[LoadWindow, ...]
+    scatter: float = 1.0
 
     @property
     def load(self) -> float:
@@ -66,16 +85,10 @@ class LoadPoint:
     @cached_property
     def _logs(self) -> tuple[float, float]:
         """Return the logarithm of the latency, and half of its interval."""
-        halves = [
-            max(math.log(window.high_ns / window.low_ns) / 2, _MOST_CERTAIN)
-            for window in self.windows
-        ]
-        weights = [1 / half**2 for half in halves]
-        values = [math.log(window.value_ns) for window in self.windows]
+        weights = [window.weight for window in self.windows]
+        values = [window.log for window in self.windows]
         mean = sum(w * v for w, v in zip(weights, values, strict=True)) / sum(weights)
-        scatter = sum(w * (v - mean) ** 2 for w, v in zip(weights, values, strict=True))
-        scatter *= _DEVIATIONS**2 / max(1, len(values) - 1)
-        return mean, math.sqrt(max(1.0, scatter) / sum(weights))
+        return mean, self.scatter / math.sqrt(sum(weights))
 
     @property
     def value_ns(self) -> float:
@@ -119,7 +132,8 @@ class Search:
     def points(self) -> list[LoadPoint]:
         """The loads in ascending order."""
         by_load = grouped((window.load, window) for window in self.windows)
-        return [LoadPoint(tuple(by_load[load])) for load in sorted(by_load)]
+        scatter = _scatter([by_load[load] for load in sorted(by_load)])
+        return [LoadPoint(tuple(by_load[load]), scatter) for load in sorted(by_load)]
 
     def _on(self, side: Side) -> list[LoadPoint]:
         return [point for point in self.points if point.side(self.limit_ns) == side]
@@ -153,17 +167,28 @@ class Search:
         if again:
             return again[0]
         tried = self._further()
-        return None if tried is None or any(p.load == tried for p in self.points) else tried
+        if tried is None or any(point.load == tried for point in self.points):
+            return self._unconfirmed
+        return tried
+
+    @property
+    def _unconfirmed(self) -> float | None:
+        """An end of the answer whose latency was measured once; None where both were repeated."""
+        if self.low is None or self.high is None:
+            return None
+        ends = [end for end in (self.low, self.high) if any(w.rate_met for w in end.windows)]
+        return next((end.load for end in ends if len(end.windows) < _REPEATS), None)
 
     def _further(self) -> float | None:
         doubtful = [point.load for point in self._doubtful]
+        beyond = _BEYOND ** len(doubtful)
         if self.high is None:
             top = self.points[-1].load
-            return self._possible(top * (_BEYOND if top in doubtful else _UP))
+            return self._possible(top * (beyond if top in doubtful else _UP))
         if self.low is None:
             bottom = self.points[0].load
             down = _DOWN if bottom == self.start else _FURTHER_DOWN
-            return self._possible(bottom / (_BEYOND if bottom in doubtful else down))
+            return self._possible(bottom / (beyond if bottom in doubtful else down))
         ends = [self.low.load, *doubtful, self.high.load]
         if ends[-1] / ends[0] <= 1 + PRECISION:
             return None
@@ -184,7 +209,9 @@ class Search:
     @property
     def outcome(self) -> Outcome:
         if self.low is None:
-            return "missed" if self.high else "not measured"
+            if self.high is None:
+                return "not measured"
+            return "missed" if self.high is self.points[0] else "at most"
         if self.high is None:
             return "client" if self.points[-1].client else "at least"
         return "client" if self.high.client else "measured"
@@ -210,3 +237,27 @@ class Search:
             slope, middle_x, middle_y = 1.0, math.log(low.load * high.load) / 2, 0.0
         load = min(max(math.exp(middle_x - middle_y / slope), low.load), high.load)
         return math.floor(load) if self.whole else load
+
+
+def _scatter(by_load: Sequence[Sequence[LoadWindow]]) -> float:
+    """Return by how much windows vary more than their intervals say; at least 1.
+
+    Windows at one load have one latency, and none at a higher load has a lower one: what is left of
+    the best fit of this kind is scatter.
+    """
+    blocks: list[list[LoadWindow]] = []
+    for windows in by_load:
+        of_rate = [window for window in windows if window.rate_met]
+        blocks += [of_rate] if of_rate else []
+        while len(blocks) > 1 and _mean(blocks[-2]) >= _mean(blocks[-1]):
+            blocks[-2:] = [blocks[-2] + blocks[-1]]
+    freedom = sum(map(len, blocks)) - len(blocks)
+    if not freedom:
+        return 1.0
+    squares = sum(w.weight * (w.log - _mean(block)) ** 2 for block in blocks for w in block)
+    return max(1.0, _DEVIATIONS * math.sqrt(squares / freedom * (1 + _FEW / freedom)))
+
+
+def _mean(windows: Sequence[LoadWindow]) -> float:
+    weight = sum(window.weight for window in windows)
+    return sum(window.weight * window.log for window in windows) / weight

@@ -140,6 +140,9 @@ class TargetAnswer:
         """``said``: whether an arm before it has the verb and the target."""
         if arm.outcome == "not measured":
             return f"{arm.name} was not measured"
+        high = arm.search.high
+        if arm.outcome == "at most" and high is not None:
+            return f"{arm.name} carries less than {self.load_text(high.load)} within {self._limit}"
         if arm.load is None:
             first = arm.search.points[0]
             at = f"{self.load_text(first.load)} ({format_ns(first.value_ns)})"
