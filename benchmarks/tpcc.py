@@ -201,7 +201,12 @@ class Bench:
             return
         with self.server() as server:
             build(
-                find(), server.target, server.clients, warehouses, self.env.cores(), SilentProgress()
+                find(),
+                server.target,
+                server.clients,
+                warehouses,
+                self.env.cores(),
+                SilentProgress(),
             )
             self.keep(f"hammerdb-{warehouses}", server)
 
