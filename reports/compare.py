@@ -28,7 +28,7 @@ from reports.matching import Difference, Match, find, paired
 from reports.model_error import ModelError, model_error, not_kept
 from reports.other_plans import other_plans
 from reports.ranks import Pairing
-from reports.run_configuration import Dimension, dimension, facts
+from reports.run_configuration import DIMENSIONS, Dimension, dimension, facts
 from reports.statistics import ALPHA, Ratio, compare_values, decide
 from reports.unused_parts import unused_parts
 from reports.values import Quantity, measured_value
@@ -331,6 +331,9 @@ def _comparable(side: str, runs: Sequence[StoredRun]) -> list[StoredRun]:
 
 
 def _refusal(over: Sequence[Dimension], differences: Sequence[Difference]) -> str:
+    """Name the first difference, one from which others may follow if there is any."""
+    leading = {dim.fact for dim in DIMENSIONS.values()}
+    differences = sorted(differences, key=lambda difference: difference.fact not in leading)
     compared = " and ".join(dim.name for dim in over)
     more = f", and in {len(differences) - 1} more" if len(differences) > 1 else ""
     listed = f"{differences[0]}{more}"

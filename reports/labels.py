@@ -11,6 +11,7 @@ from harness.metrics import parameters, workload_info
 from harness.store.runs import StoredRun
 from harness.units import format_bytes, format_ns, parse_duration_ns
 from reports.run_configuration import (
+    CPU_QUOTA,
     Dimension,
     dimension,
     emulations,
@@ -49,6 +50,12 @@ _FACTS: Mapping[str, str] = {
     "host_mode": "host mode",
     "no_monitors": "without monitors",
 }
+#: What stands before a value, and in place of none.
+_WITH_WORDS: Mapping[str, tuple[str, str]] = {
+    "cpus": ("processors", "all processors"),
+    "listen": ("TLS on", "private socket alone"),
+    CPU_QUOTA: ("quota of", "no quota"),
+}
 #: Values that say nothing, by the first word of the fact.
 _NOT_GIVEN: Mapping[str, tuple[str | None, ...]] = {
     "params": ("null",),
@@ -69,10 +76,9 @@ def value_text(fact: str, value: str | None) -> str:
         return format_bytes(int(given)) if given else "no limit"
     if fact == "threads":
         return f"{given} thread{'' if given == '1' else 's'}" if given else "default threads"
-    if fact == "cpus":
-        return f"processors {given}" if given else "all processors"
-    if fact == "listen":
-        return f"TLS on {given}" if given else "private socket alone"
+    if fact in _WITH_WORDS:
+        before, absent = _WITH_WORDS[fact]
+        return f"{before} {given}" if given not in (None, "none") else absent
     if fact.startswith(("settings.", "env.")):
         absent = "not set" if fact.startswith("env.") else "default"
         return f"{fact.partition('.')[2]} {value if value is not None else absent}"

@@ -112,6 +112,7 @@ class Dimension:
         return one_sided and any(fnmatchcase(fact, pattern) for pattern in self.one_sided)
 
 
+CPU_QUOTA = "run_state.cpu_quota"
 #: What follows from an engine and its settings; the CPU quota does not.
 _FOUND = ("run_state.huge_pages", "run_state.async_io")
 _TUNED = ("engine.settings.*", "engine.config.*", *_FOUND)
@@ -132,6 +133,7 @@ DIMENSIONS: dict[str, Dimension] = {
         Dimension("cache", "params.cache"),
         Dimension("threads", "threads", _TUNED),
         Dimension("cpus", "cpus", ("threads", *_TUNED)),
+        Dimension("cpu_quota", CPU_QUOTA, ("threads", *_TUNED)),
         Dimension("memory", "memory", ("memory_bytes", *_TUNED)),
         Dimension("listen", "listen", _LISTENING),
         # Each driver builds the data that it drives.

@@ -232,3 +232,15 @@ def test_runs_of_one_host_have_no_hosts_in_their_comparison(tmp_path: Path) -> N
     assert Store(tmp_path).runs()
     (group,) = to_json(compare(a, b))["groups"]
     assert group["hosts"] is None
+
+
+def test_a_quota_is_what_is_compared_where_settings_follow_from_it(tmp_path: Path) -> None:
+    alone = LAB1 | {"tiers": [tier_document("ssd")]}
+    quota = {"run_state.cpu_quota": "0.5 processors", "engine.settings": {"shared_buffers": "1"}}
+    a, b = runs_of(tmp_path, alone, 5000), runs_of(tmp_path, alone | quota, 4000, "limited")
+    compared = compare(a, b)
+    assert compared.over == ("cpu_quota",)
+    (group,) = compared.groups
+    assert (group.a.name, group.b.name) == ("no quota", "quota of 0.5 processors")
+    with pytest.raises(UsageError, match="quota"):
+        compare(a, b, ["placement"])
