@@ -56,7 +56,14 @@ _OTHERS = {
     "harness/drivers/sysbench.py": {"mysql"},
     "harness/selftest/faults.py": {"duckdb", "postgres"},
     # Artifacts of engines: what of each identifies a host.
-    "harness/publish.py": {"duckdb", "mariadb", "mysql", "postgres", "rocksdb", "spark"},
+    "harness/publication/pseudonyms.py": {
+        "duckdb",
+        "mariadb",
+        "mysql",
+        "postgres",
+        "rocksdb",
+        "spark",
+    },
     "harness/selftest/lab.py": {"rocksdb"},
     "harness/cli/common.py": {"postgres"},
     "harness/cli/curve.py": {"postgres"},

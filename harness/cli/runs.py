@@ -423,7 +423,7 @@ def _export_bencher(chosen: list[StoredRun], out: Path) -> None:
 
 def _export_public(chosen: list[StoredRun], folder: Path, json_: bool) -> None:
     """Write runs without what identifies, and print what was removed."""
-    from harness.publish import publish_runs
+    from harness.publication.export import publish_runs
 
     with _writing(folder):
         published = publish_runs(chosen, folder)

@@ -12,8 +12,10 @@ import pytest
 from report_runs import Case, demo, metric, with_artifacts, write
 from typer.testing import CliRunner
 
-from harness import publish, structs
+from harness import structs
 from harness.cli.app import app
+from harness.publication.export import publish_runs
+from harness.publication.rules import LEFT_OUT, RULES
 from harness.store import artifacts
 from harness.store.documents import write_json_atomically
 from harness.store.result import Manifest, RunResult
@@ -102,7 +104,7 @@ RUN = {
     ],
 }
 ARTIFACTS: Mapping[str, Any] = {
-    **{name: {"1": {"text": every_text()}} for name in publish.LEFT_OUT},
+    **{name: {"1": {"text": every_text()}} for name in LEFT_OUT},
     "accounting": {"1": {"plan_ns": 1, "why": every_text()}},
     "background": {"flush": [{"begin_ns": 1, "end_ns": 2}]},
     "io-relations": [
@@ -289,7 +291,7 @@ def texts(kind: Any, where: str, seen: set[Any]) -> Iterator[str]:
         if kind in seen or kind.__name__ == "RunWarning":
             return
         seen.add(kind)
-        rules = publish.RULES.get(kind, {})
+        rules = RULES.get(kind, {})
         for key, key_kind in structs.keys_of(kind).items():
             nested = [*texts(key_kind, f"{kind.__name__}.{key}", seen)]
             yield from [] if key in rules or key == "params" else nested
@@ -330,7 +332,7 @@ def test_only_the_exporter_has_the_key(tmp_path: Path, monkeypatch: pytest.Monke
     hosts = set()
     for state in ("s", "t"):
         monkeypatch.setenv("HARNESS_STATE", str(tmp_path / state))
-        publish.publish_runs([StoredRun(run.directory)], tmp_path / f"public-{state}")
+        publish_runs([StoredRun(run.directory)], tmp_path / f"public-{state}")
         assert (tmp_path / state / "publish.key").stat().st_mode & 0o777 == 0o600
         (public,) = Store(tmp_path / f"public-{state}").runs()
         assert public.manifest
