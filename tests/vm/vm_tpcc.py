@@ -11,7 +11,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -25,7 +24,7 @@ from harness.progress import SilentProgress
 from harness.store.result import Check
 from harness.store.spec import Json
 from harness.supervise.supervisor import Supervisor
-from harness.workload import Clients, Loading
+from harness.workload import Clients, Loading, Session
 from harness.workloads.tpcc.consistency import check_conditions
 from harness.workloads.tpcc.drivers import TpccLoadgen
 from harness.workloads.tpcc.durability import CommitJournal, check_durability
@@ -115,9 +114,7 @@ def drive_until_power_loss(
         vm.lose_power()
 
     timer = threading.Timer(moment_s, go_dark)
-    session: Any = SimpleNamespace(
-        engine=served.engine, seed=seed, progress=_PROGRESS, clients=lambda: served.clients
-    )
+    session = Session(served.engine, _PROGRESS, seed=seed, client_starter=served.clients)
     try:
         driver.drive(session, WindowCallbacks(timer.start, lambda: None), journal=folder)
     except HarnessError:
