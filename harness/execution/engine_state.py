@@ -23,7 +23,7 @@ from harness.store.result import Check, CheckStatus
 from harness.supervise.process import ProcessId, process_identity
 from harness.supervise.user_files import Credentials, acting_as
 from harness.tiers.linux.kernel import LIVE, Kernel
-from harness.tiers.linux.numa import GroupMemory, Node, NodeResidency
+from harness.tiers.linux.numa import GroupMemory, Node, NodeResidency, nodes
 from harness.tiers.memory_policy import room_left
 from harness.units import format_bytes
 from harness.warnings import RunWarning
@@ -36,6 +36,8 @@ _BOUND_SHARE = 0.99
 _EVEN, _UNEVEN = 0.9, 0.6
 #: Of preferred memory: the least share on its nodes where these have filled up.
 _MOSTLY = 0.5
+#: The free part of a node up to which it is full: Linux keeps more of a small node than of a large.
+_SPARE = 0.1
 
 
 def memory_check(
@@ -53,10 +55,10 @@ def memory_check(
         return Check("memory-policy", "unknown", "Linux shows no numa_maps of the engine")
     shares = residency.shares()
     listed = ", ".join(f"node {node} {share:.2%}" for node, share in sorted(shares.items()))
-    nodes = ", ".join(map(str, policy.nodes))
+    named = ", ".join(map(str, policy.nodes))
     by = f" by {':'.join(map(str, policy.weights))}" if policy.weights else ""
-    detail = f"{policy.mode} to node {nodes}{by}: of {total} bytes, {listed}"
-    status = _memory_status(policy, shares)
+    detail = f"{policy.mode} to node {named}{by}: of {total} bytes, {listed}"
+    status = _memory_status(policy, shares, nodes(kernel))
     if status == "failed" and limit_bytes is not None:
         detail += f"; {room_left(policy, limit_bytes, kernel)}"
     return Check("memory-policy", status, detail)
@@ -109,20 +111,14 @@ def demotion_check(
 def unused_memory(
     policy: MemoryPolicy,
     residency: NodeResidency,
-    nodes: Sequence[Node],
+    host: Sequence[Node],
     group: GroupMemory | None = None,
 ) -> list[RunWarning]:
     """Warn where no page is on the slower memory that a policy fills last.
 
-    It is the last node of tiered memory; of preferred DRAM, each node without processors.
     ``group``: memory of the run's control group, whose page cache counts as well.
     """
-    cpus = {node.node: node.cpus for node in nodes if node.memory_bytes}
-    slower: list[int] = []
-    if policy.mode == "tiered":
-        slower = [policy.nodes[-1]]
-    elif policy.mode == "preferred" and all(cpus.get(node) for node in policy.nodes):
-        slower = [node for node, near in cpus.items() if not near]
+    slower = _filled_last(policy, host)
     shares = residency.shares()
     cached = group.page_cache if group else {}
     parts = (shares, {node: size / (sum(cached.values()) or 1) for node, size in cached.items()})
@@ -142,11 +138,27 @@ def unused_memory(
     ]
 
 
-def _memory_status(policy: MemoryPolicy, shares: dict[int, float]) -> CheckStatus:
+def _filled_last(policy: MemoryPolicy, host: Sequence[Node]) -> list[int]:
+    """Return the last node of tiered memory; of preferred DRAM, each node without processors."""
+    if policy.mode == "tiered":
+        return [policy.nodes[-1]]
+    cpus = {node.node: node.cpus for node in host if node.memory_bytes}
+    if policy.mode == "preferred" and all(cpus.get(node) for node in policy.nodes):
+        return [node for node, near in cpus.items() if not near]
+    return []
+
+
+def _memory_status(
+    policy: MemoryPolicy, shares: dict[int, float], host: Sequence[Node]
+) -> CheckStatus:
     there = [shares.get(node, 0.0) for node in policy.nodes]
     bound = sum(there) >= _BOUND_SHARE
     if policy.mode == "preferred" and not bound:
         # Linux takes another node where this one is full: the policy was kept, the placement not.
+        # Not so of DRAM, of which it is meant to take slower memory then.
+        slower = sum(shares.get(node, 0.0) for node in _filled_last(policy, host))
+        if sum(there) + slower >= _BOUND_SHARE and _are_full(policy.nodes, host):
+            return "passed"
         return "unknown" if sum(there) >= _MOSTLY else "failed"
     if policy.mode == "weighted" and not policy.weights:
         return "unknown"
@@ -157,6 +169,13 @@ def _memory_status(policy: MemoryPolicy, shares: dict[int, float]) -> CheckStatu
         near = min(min(share, due) / max(share, due) for share, due in pairs)
         return "passed" if near >= _EVEN else "unknown" if near > _UNEVEN else "failed"
     return "passed" if bound else "failed"
+
+
+def _are_full(named: Sequence[int], host: Sequence[Node]) -> bool:
+    chosen = [node for node in host if node.node in named]
+    return sum(node.free_bytes for node in chosen) <= _SPARE * sum(
+        node.memory_bytes for node in chosen
+    )
 
 
 def relations_check(

@@ -193,6 +193,26 @@ def test_memory_is_where_the_placement_says(mode, nodes, pages, status):
 
 
 @pytest.mark.parametrize(
+    ("preferred", "free_kb", "pages", "status"),
+    [
+        (0, 5, {0: 250, 2: 750}, "passed"),  # DRAM is full, and slower memory comes next
+        (0, 50, {0: 250, 2: 750}, "failed"),
+        (0, 50, {0: 900, 2: 100}, "unknown"),
+        (0, 5, {0: 900, 1: 100}, "unknown"),  # other DRAM
+        (2, 5, {0: 900, 2: 100}, "failed"),  # slower memory was meant to come first
+    ],
+)
+def test_slower_memory_comes_after_full_dram(tmp_path, preferred, free_kb, pages, status):
+    for node, cpus in ((0, "0-1"), (1, "2-3"), (2, "")):
+        folder = f"sys/devices/system/node/node{node}"
+        meminfo = f"Node {node} MemTotal: 100 kB\nNode {node} MemFree: {free_kb} kB\n"
+        write(tmp_path, f"{folder}/cpulist", cpus)
+        write(tmp_path, f"{folder}/meminfo", meminfo)
+    policy = MemoryPolicy("preferred", (preferred,))
+    assert memory_check(policy, NodeResidency({}, pages), None, Kernel(tmp_path)).status == status
+
+
+@pytest.mark.parametrize(
     ("mode", "nodes", "pages", "warned"),
     [
         ("tiered", (0, 2), {0: 1000}, True),
