@@ -17,7 +17,7 @@ struct mb_index {
     struct mb_arena arena;
     const struct mb_policy *policy;
     struct mb_sharing *sharing; /* NULL: one thread */
-    /* Of a library: its tree, and the file where it is to keep it, or NULL: in memory. */
+    /* Of a library: its tree, and the file or folder where it is to keep it, or NULL: in memory. */
     const struct mb_library *library;
     void *tree;
     const char *pool_path;
@@ -55,3 +55,5 @@ struct mb_library {
 };
 #define MB_LIBRARY_MOST_BYTES 4096
 bool mb_library_load(const char *path, struct mb_library *library, struct tb_error *error);
+/* Bytes of the file, or of the files in the folder, in which a library keeps its tree. */
+uint64_t mb_library_pool_bytes(const char *pool_path);

@@ -13,6 +13,9 @@
 #include "index.h"
 
 #include <dlfcn.h>
+#include <ftw.h>
+
+enum { MOST_FOLDERS_OPEN = 16 };
 
 struct text {
     const char *at;
@@ -72,12 +75,33 @@ static bool make(struct mb_index *index)
     return index->tree;
 }
 
+static _Thread_local uint64_t pool_bytes;
+
+static int add_bytes(const char *path, const struct stat *file, int kind, struct FTW *at)
+{
+    pool_bytes += kind == FTW_F ? (uint64_t)file->st_blocks * 512 : 0;
+    return 0;
+}
+
+/* Some keep their tree in a file, others in files of a folder. */
+uint64_t mb_library_pool_bytes(const char *pool_path)
+{
+    pool_bytes = 0;
+    nftw(pool_path, add_bytes, MOST_FOLDERS_OPEN, FTW_PHYS);
+    return pool_bytes;
+}
+
+static int remove_one(const char *path, const struct stat *file, int kind, struct FTW *at)
+{
+    return remove(path);
+}
+
 static void discard(struct mb_index *index)
 {
     struct tree *tree = index->tree;
     tree->functions->remove_tree(tree);
     if (index->pool_path)
-        unlink(index->pool_path);
+        nftw(index->pool_path, remove_one, MOST_FOLDERS_OPEN, FTW_PHYS | FTW_DEPTH);
 }
 
 static bool recover(struct mb_index *index)

@@ -22,7 +22,7 @@
  * restart and must have each record, with a value that was written for it.
  *
  * With "index": "library", "library": "/path/of.so" it is another program's (indexes/library.c), in
- * memory that the library allocates, or in its file `pool_path`: no restart, no counts. Threads
+ * memory that the library allocates, or in its `pool_path`: no restart, no counts. Threads
  * share it if it declares that they may. Its keys have `key_bytes`, its values `value_bytes`; the
  * indexes above have words.
  */
@@ -278,7 +278,7 @@ static bool allocate_there(struct mb_thread *thread)
            mb_target_allocate_there(target, &thread->error);
 }
 
-/* A file of its own in the target's directory. */
+/* A pool of its own in the target's directory. */
 static bool place_library(struct mb_thread *thread, struct user *user)
 {
     const struct mb_target *target = thread->job->target;
@@ -470,14 +470,13 @@ static void count(const struct indexed *indexed, struct user *user, struct tb_ra
 
 static void end(struct mb_thread *thread) { free_requests(user_of(thread)); }
 
-/* Does the library's file hold the records, or are they elsewhere? */
+/* Does the library's pool hold the records, or are they elsewhere? */
 static bool holds(const struct indexed *indexed, const struct user *user, struct tb_error *error)
 {
-    struct stat found = {0};
     if (!user->own.pool_path)
         return true;
-    stat(user->pool_path, &found);
-    uint64_t bytes = (uint64_t)found.st_blocks * 512, least = user->records * record_bytes(indexed);
+    uint64_t bytes = mb_library_pool_bytes(user->pool_path);
+    uint64_t least = user->records * record_bytes(indexed);
     return bytes >= least ||
            tb_fail(error, "library: %" PRIu64 " bytes are in its pool_path, the records have %"
                           PRIu64 ": it keeps them elsewhere", bytes, least);

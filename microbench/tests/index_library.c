@@ -1,10 +1,12 @@
 /*
  * What g++ makes of a class derived from PiBench's tree_api, written in C: an open hash table.
- * SHARES: threads may share it, by a lock; RACES: it says so, and has none; IN_FILE: in its
- * pool_path, where it is again after a restart; VALUE_BYTES, KEY_BYTES: of more than a word; CUTS:
- * it keeps a value's first word alone; MOST: it finds a key so often, and then no more.
+ * SHARES: threads may share it, by a lock; RACES: it says so, and has none; IN_FILE: in the file
+ * pool_path, or in one of that name in the folder pool_path, where it is again after a restart;
+ * VALUE_BYTES, KEY_BYTES: of more than a word; CUTS: it keeps a value's first word alone; MOST: it
+ * finds a key so often, and then no more.
  */
 #include <fcntl.h>
+#include <limits.h>
 #include <pthread.h>
 #include <sched.h>
 #include <stdbool.h>
@@ -13,6 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #ifndef KEY_BYTES
@@ -161,7 +164,11 @@ struct tree *OTHER_NAME(const struct options *options)
                  options->threads == THREADS &&
                  strlen(options->pool_path.at) == options->pool_path.length;
 #ifdef IN_FILE
-    int file = open(options->pool_path.at, O_RDWR | O_CREAT, 0600);
+    char path[PATH_MAX];
+    snprintf(path, sizeof path, "%s%s", options->pool_path.at, IN_FILE);
+    if (*IN_FILE)
+        mkdir(options->pool_path.at, 0700);
+    int file = open(path, O_RDWR | O_CREAT, 0600);
     struct tree *tree = posix_fallocate(file, 0, sizeof *tree) != 0
                             ? NULL
                             : mmap(NULL, sizeof *tree, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);

@@ -16,6 +16,7 @@ from microbench_build import SOURCE, execute, jobs, measured, runner, spec_of
 
 SOURCES = Path(__file__).parents[2] / "microbench/tests"
 TARGETS = {"t0": {"kind": "dram", "size_bytes": 1 << 20, "pages": "base"}}
+IN_FILE, IN_FOLDER = '-DIN_FILE=""', '-DIN_FILE="/tree"'
 LANGUAGES = ["gcc", "g++"] if shutil.which("g++") else ["gcc"]
 
 
@@ -76,7 +77,7 @@ def test_uniform_operations_meet_no_record_often(tested_build, tmp_path, keys, c
     assert execute(tested_build / "microbench", spec).returncode == code
 
 
-@pytest.mark.parametrize("options", [(), ("-DIN_FILE",)])
+@pytest.mark.parametrize("options", [(), (IN_FILE,)])
 def test_threads_share_the_tree_of_a_library_that_declares_it(microbench, tmp_path, options):
     library = built(tmp_path, "gcc", "-DSHARES", "-DTHREADS=16", *options)
     in_file = {"t0": {"kind": "file", "path": str(tmp_path), "size_bytes": 1 << 20}}
@@ -87,11 +88,12 @@ def test_threads_share_the_tree_of_a_library_that_declares_it(microbench, tmp_pa
         assert done["facts"]["indexes"] == 1 and done["operations"] > 0
 
 
-def test_in_a_directory_a_library_keeps_its_tree_in_a_file_there(microbench, tmp_path):
+@pytest.mark.parametrize("where", [IN_FILE, IN_FOLDER])
+def test_in_a_directory_a_library_keeps_its_tree_in_files_there(microbench, tmp_path, where):
     folder = tmp_path / "tier"
     folder.mkdir()
     targets = {"t0": {"kind": "file", "path": str(folder), "size_bytes": 1 << 20}}
-    library = built(tmp_path, "gcc", "-DIN_FILE")
+    library = built(tmp_path, "gcc", where)
     repeated = {**measured(job(library, threads=2), 2000), "repeats": 2}
     (measurement,) = microbench(targets, repeated)["measurements"]
     assert [repeat["jobs"][0]["durable"] for repeat in measurement["repeats"]] == [None, None]
@@ -107,7 +109,7 @@ def test_a_library_whose_records_are_not_in_its_file_fails(tested_build, tmp_pat
 def test_a_file_that_is_there_is_not_the_librarys(tested_build, tmp_path):
     (there := tmp_path / "index-0").write_text("somebody's")
     targets = {"t0": {"kind": "file", "path": str(tmp_path), "size_bytes": 1 << 20}}
-    library = built(tmp_path, "gcc", "-DIN_FILE")
+    library = built(tmp_path, "gcc", IN_FILE)
     done = execute(tested_build / "microbench", spec_of(targets, measured(job(library))))
     assert done.returncode == 1
     assert there.read_text() == "somebody's"
