@@ -6,6 +6,7 @@ import inspect
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import MISSING, dataclass, field, fields
 from functools import partial
+from pathlib import Path
 from typing import Annotated, Any, NoReturn, TypeVar, get_type_hints
 
 import typer
@@ -125,6 +126,29 @@ def callback(
     return command
 
 
+def words_of(
+    options: CommonOptions, kind: type[CommonOptions], without: Collection[str] = ()
+) -> list[str]:
+    """Return a command's words from its options: those of ``kind`` that are no defaults.
+
+    Files and directories are absolute: the command may be given in another directory.
+    """
+    hints = get_type_hints(kind, include_extras=True)
+    words: list[str] = []
+    for member in fields(kind):
+        value = getattr(options, member.name)
+        if member.name in {"pairs", *without} or value == member.default or value is None:
+            continue
+        (information,) = hints[member.name].__metadata__
+        declared = (information.default, *(information.param_decls or ()))
+        names = [name for name in declared if isinstance(name, str) and name.startswith("--")]
+        name = names[0] if names else f"--{member.name.replace('_', '-')}"
+        for item in value if isinstance(value, list) else [value]:
+            text = str(item.absolute()) if isinstance(item, Path) else str(item)
+            words += [name] if item is True else [name, text]
+    return words
+
+
 def _argument(name: str, annotation: Any, default: Any) -> inspect.Parameter:
     kind = inspect.Parameter.KEYWORD_ONLY
     default = inspect.Parameter.empty if default is MISSING else default
@@ -183,6 +207,7 @@ _GROUPS = {
             "repeats budget resolve arm load_curve target plant observe monitor no_monitor seed"
             " again retries suite overwrite resume no_canary",
         ),
+        ("Slurm", "slurm hosts partition constraint account time"),
         ("Output", "name out results format json_ quiet dry_run help"),
     )
 }

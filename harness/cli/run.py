@@ -320,7 +320,7 @@ def _to_target(parameters: type[Parameters], options: RunOptions, text: str) -> 
 
     def study_of(env: Environment) -> Study:
         into = store(options.results)
-        earlier = [] if options.again else kept_of_interrupted(into, plan)
+        earlier = [] if options.again else kept_of_interrupted(into, plan, env)
 
         def resolve(spec: RunSpec) -> ResolvedRun:
             of_window = replace(plan, runs=(spec,), part_of=plan.hash)

@@ -18,13 +18,16 @@ import os
 import stat
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from harness.errors import RunFailed
+from harness import paths
+from harness.errors import RunFailed, UsageError
 from harness.progress import Progress
-from harness.supervise import locks, workdirs
+from harness.store.spec import content_hash
+from harness.supervise import locks, undo, workdirs
+from harness.supervise.own_files import make_own
 from harness.supervise.process import ProcessStat, all_processes, mark_of, process_stat
 from harness.supervise.silence import limit_s
 from harness.warnings import RunWarning
@@ -109,6 +112,23 @@ def one_at_a_time(
             if places.root is None or locks.holder(places.root / _NAME) is None:
                 yield [] if is_held else [_held_by_user(users)]
                 return
+
+
+def taking_turns(experiment: str, results: Path) -> AbstractContextManager[None]:
+    """Wait for the end of other commands of this user and host with the experiment and results.
+
+    They would make the runs that this command takes for missing: a requeued job may begin while
+    the processes of the earlier one still work. The wait ends by the limits of their runs.
+    """
+    folder = paths.state_dir()
+    key = content_hash({"results": str(results.resolve()), "of": experiment, **undo.machine()})
+    try:
+        make_own(folder)
+    except OSError as error:
+        raise UsageError(
+            f"state directory {folder}", str(error), "export HARNESS_STATE=DIRECTORY"
+        ) from error
+    return locks.locked(folder / f"experiment-{key}.lock", limited=lambda pid: False)
 
 
 def others_at_work() -> list[RunWarning]:

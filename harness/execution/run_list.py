@@ -148,7 +148,7 @@ def plan_steps(
     earlier = {}
     if again and resume:
         earlier = completed_before_interruption(plan.runs, env, store, plan.name)
-        for stored in kept_of_interrupted(store, plan) if completed is None else completed:
+        for stored in kept_of_interrupted(store, plan, env) if completed is None else completed:
             earlier.setdefault(stored.head.spec_hash, []).append(stored)
     steps = []
     for run in resolved:
@@ -358,7 +358,8 @@ def completed_before_interruption(
     They are of the experiment of that name, and newer than all complete runs of that one: older
     runs are of earlier commands.
     """
-    at = next((i for i in reversed(range(len(specs))) if store.interrupted(specs[i])), 0)
+    host_id = env.host.host_id
+    at = next((i for i in reversed(range(len(specs))) if store.interrupted(specs[i], host_id)), 0)
     if not at:
         return {}
     complete = complete_runs(store, env, ("complete", "unknown"))

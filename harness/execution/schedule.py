@@ -72,7 +72,7 @@ class Schedule:
     @contextmanager
     def running(self) -> Iterator[None]:
         """Show how far the command is; where it is interrupted, say what resumes it."""
-        marker = _marker(self.store, self.plan)
+        marker = _marker(self.store, self.plan, self.env)
         with suppress(OSError):
             marker.unlink(missing_ok=True)
         try:
@@ -138,14 +138,14 @@ class Schedule:
         return f"{counted(len(self.complete), 'complete run')} {verb} kept; this {then}:\n{command}"
 
 
-def kept_of_interrupted(store: Store, plan: Plan) -> list[StoredRun]:
-    """Return the runs that the interrupted command of the same plan has completed."""
+def kept_of_interrupted(store: Store, plan: Plan, env: Environment) -> list[StoredRun]:
+    """Return the runs that the interrupted command of the same plan has completed on this host."""
     try:
-        run_ids = _marker(store, plan).read_text().splitlines()
+        run_ids = _marker(store, plan, env).read_text().splitlines()
     except (OSError, ValueError):
         return []
     return [store.run(run_id) for run_id in run_ids if store.has(run_id)]
 
 
-def _marker(store: Store, plan: Plan) -> Path:
-    return store.root / "interrupted" / plan.hash
+def _marker(store: Store, plan: Plan, env: Environment) -> Path:
+    return store.root / "interrupted" / f"{plan.hash}-{env.host.host_id}"

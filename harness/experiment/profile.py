@@ -54,7 +54,7 @@ _Key = tuple[str, ...]
 _DEPTHS = {"params": 2, "settings": 2, "env": 2, "engine_options": 3}
 
 #: A paper's own numbers, next to its profiles.
-_PUBLISHED = "published.csv"
+PUBLISHED = "published.csv"
 #: Folders of profiles/ that hold other things: hosts, settings, prices, microbenchmarks.
 _NO_PROFILES = ("hosts", "tuning", "prices", "micro", "fidelity", "devices")
 _FOLDER = data_folder("profiles")
@@ -168,7 +168,7 @@ def published_of(experiment: str) -> tuple[Path | None, tuple[str, ...]]:
             warn(RunWarning("profile-unreadable", "a profile is left out", str(error), error.hint))
             continue
         if profile.name == experiment and profile.published is not UNSET:
-            return path.with_name(_PUBLISHED), profile.published
+            return path.with_name(PUBLISHED), profile.published
     return None, ()
 
 
@@ -201,7 +201,7 @@ def load_profile(
         added = list(dict.fromkeys((*fixed.get("monitors", ()), *monitors)))
         fixed = {**fixed, "monitors": added}
         document = changed(document, {**document.value, "fixed": fixed})
-    published = path.with_name(_PUBLISHED)
+    published = path.with_name(PUBLISHED)
     try:
         return expand(document, published if published.exists() else None, emulate)
     except UsageError as error:

@@ -272,6 +272,22 @@ def under_way(directory: Path) -> bool:
         os.close(descriptor)
 
 
+def is_of_another_host(directory: Path, host_id: object) -> bool:
+    """Return whether the run in ``directory`` was begun on another host; False if not known.
+
+    Hosts may share a results directory on a file system without locks between hosts. Therefore, a
+    checkpoint is not opened before this is known: opening cuts off what is not whole.
+    """
+    try:
+        with (directory / FILE).open("rb") as stream:
+            line = _whole(stream.readline())
+    except OSError:
+        return False
+    if host_id is None or not isinstance(line, AttemptLine):
+        return False
+    return bool(line.attempt.conditions.get("host", host_id) != host_id)
+
+
 def steps_kept(directory: Path) -> int:
     """The number of finished steps of the run in ``directory``."""
     try:

@@ -35,7 +35,7 @@ from typing import IO, Any
 from harness import jsonfile, structs
 from harness.errors import UsageError
 from harness.store.checkpoint import FILE as STEPS_FILE
-from harness.store.checkpoint import Checkpoint, steps_kept, under_way
+from harness.store.checkpoint import Checkpoint, is_of_another_host, steps_kept, under_way
 from harness.store.documents import (
     json_bytes,
     not_written,
@@ -228,9 +228,12 @@ class Store:
         resumed. A failed run stays stored as such, and its steps move to a new run.
         """
         self.make()
+        host_id = None if conditions is None else conditions.get("host")
         done = {stored.directory for stored in self.runs() if not stored.head.failed}
         for directory in reversed([path for path in self._directories() if path not in done]):
-            if not _resumable(directory, spec) or not (checkpoint := Checkpoint.open(directory)):
+            if is_of_another_host(directory, host_id) or not _resumable(directory, spec):
+                continue
+            if not (checkpoint := Checkpoint.open(directory)):
                 continue
             if not _resumable(directory, spec):  # its owner finished before we locked it
                 checkpoint.close()
@@ -342,10 +345,13 @@ class Store:
         """Directories without a result: under way, or cut off."""
         return [path for path in self._directories() if not os.access(path / "run.json", os.F_OK)]
 
-    def interrupted(self, spec: RunSpec) -> bool:
-        """Return whether a run of ``spec`` was interrupted after a finished step."""
+    def interrupted(self, spec: RunSpec, host_id: str | None = None) -> bool:
+        """Return whether a run of ``spec`` was interrupted after a finished step, on that host."""
         return any(
-            steps_kept(path) and not under_way(path) and _resumable(path, spec)
+            steps_kept(path)
+            and not is_of_another_host(path, host_id)
+            and not under_way(path)
+            and _resumable(path, spec)
             for path in self.unfinished()
         )
 

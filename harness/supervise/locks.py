@@ -32,6 +32,14 @@ _SHOWN_CHARACTERS = 120
 #: Shows a text while a wait lasts.
 Shows = Callable[[str], AbstractContextManager[None]]
 
+#: Whether the time that this process holds a lock counts towards the limit.
+Limits = Callable[[int | None], bool]
+
+
+def _always(_holder: int | None) -> bool:
+    return True
+
+
 #: How long this command has waited for what others may hold for ever, wait by wait.
 _waits_s: list[float] = []
 
@@ -76,13 +84,21 @@ def unlock(descriptor: int) -> None:
     fcntl.flock(descriptor, fcntl.LOCK_UN)
 
 
-def lock(descriptor: int, path: Path, *, shared: bool = False, shows: Shows = _on_stderr) -> None:
-    """Take the file's lock; RunFailed, with its holder, at the limit."""
+def lock(
+    descriptor: int,
+    path: Path,
+    *,
+    shared: bool = False,
+    shows: Shows = _on_stderr,
+    limited: Limits = _always,
+) -> None:
+    """Take the file's lock; RunFailed, with its holder, at the limit (:func:`wait_until`)."""
     if not wait_until(
         lambda: try_lock(descriptor, shared=shared),
         path,
         lambda: holder_of(os.fstat(descriptor)),
         shows,
+        limited,
     ):
         raise RunFailed(
             f"wait for the lock {path}",
@@ -93,11 +109,17 @@ def lock(descriptor: int, path: Path, *, shared: bool = False, shows: Shows = _o
 
 
 @contextmanager
-def locked(path: Path, *, shared: bool = False, shows: Shows = _on_stderr) -> Iterator[None]:
+def locked(
+    path: Path,
+    *,
+    shared: bool = False,
+    shows: Shows = _on_stderr,
+    limited: Limits = _always,
+) -> Iterator[None]:
     """Hold the lock of a private file; as :func:`open_private` and :func:`lock`."""
     descriptor = open_private(path)
     try:
-        lock(descriptor, path, shared=shared, shows=shows)
+        lock(descriptor, path, shared=shared, shows=shows, limited=limited)
         yield
     finally:
         os.close(descriptor)
@@ -108,7 +130,7 @@ def wait_until(
     path: Path,
     holder: Callable[[], int | None],
     shows: Shows,
-    limited: Callable[[int | None], bool] = lambda holder: True,
+    limited: Limits = _always,
 ) -> bool:
     """Wait, showing each holder; False at the limit of the command.
 
