@@ -225,7 +225,7 @@ def paired(
     elif pairs:
         why = _overlapping(pairs) or _apart(pairs, (*a, *b, *neighbours))
     elif {block_of(run)[0] for run in a} & {block_of(run)[0] for run in b}:
-        why = "they have no block in common"
+        why = "they have no block of one host in common"
     else:
         why = "they come from different experiments, so their repeats did not run side by side"
     if why:
@@ -257,13 +257,14 @@ def _starts_apart(pair: _Pair) -> int:
 
 
 def _overlapping(pairs: Sequence[_Pair]) -> str:
-    """Say that the blocks did not run one after another; empty if they did."""
-    spans = [[start for run in pair for start in _starts(run)] for pair in pairs]
-    overlapping = sum(max(starts) > min(next_starts) for starts, next_starts in pairwise(spans))
+    """Say that the blocks of a host did not run one after another; empty if they did."""
+    spans = ((pair[0].host_id, [start for run in pair for start in _starts(run)]) for pair in pairs)
+    following = [two for of_host in grouped(spans).values() for two in pairwise(of_host)]
+    overlapping = sum(max(starts) > min(next_starts) for starts, next_starts in following)
     if not overlapping:
         return ""
     return (
-        f"their blocks overlap in time ({overlapping} of {len(pairs) - 1} began before the "
+        f"their blocks overlap in time ({overlapping} of {len(following)} began before the "
         "preceding one had started all of its runs), so their repeats did not run side by side"
     )
 

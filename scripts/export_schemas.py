@@ -17,6 +17,7 @@ from typing import Any
 from harness import registry
 from harness.drivers.loadgen.spec import LoadgenResult
 from harness.experiment.profile_document import Profile
+from harness.experiment.slurm import Submission
 from harness.experiment.tuning import Tuning
 from harness.micro.key_table import KernelKeys
 from harness.micro.suite_document import SuiteDocument
@@ -58,6 +59,7 @@ DOCUMENTS: dict[str, Any] = {
     "run": RunResult,
     "run-spec": RunSpec,
     "step-line": StepLine,
+    "submission": Submission,
     "tuning": Tuning,
     **{f"artifact-{name}": kind for name, kind in KINDS.items()},
 }

@@ -25,6 +25,7 @@ import shlex
 import shutil
 import socket
 import subprocess
+import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -153,7 +154,7 @@ class SlurmOptions:
 
 
 @dataclass(frozen=True)
-class Job:
+class ArrayJob:
     """A batch script and where its submission is recorded. ``profile``: a file to copy there."""
 
     folder: Path
@@ -202,10 +203,8 @@ class Job:
 
 def harness_program() -> str:
     """Path of the command in this environment; hosts have it at the same path."""
-    import sys
-
-    beside = Path(sys.executable).with_name("harness")
-    return str(beside if beside.exists() else shutil.which("harness") or beside)
+    installed = Path(sys.executable).with_name("harness")
+    return str(installed) if installed.exists() else shutil.which("harness") or "harness"
 
 
 def new_job(
@@ -214,7 +213,7 @@ def new_job(
     options: SlurmOptions,
     arguments: Sequence[str],
     profile: Path | None,
-) -> Job:
+) -> ArrayJob:
     """Return the job, checked by Slurm; UsageError where it would not run."""
     if shutil.which("sbatch") is None:
         raise UsageError(
@@ -227,7 +226,7 @@ def new_job(
     _refuse_unwritable(results)
     _refuse_unshared(results, options.hosts)
     stem = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
-    job = Job(results / FOLDER / f"{stem}-{plan.name}", plan, options, arguments, profile)
+    job = ArrayJob(results / FOLDER / f"{stem}-{plan.name}", plan, options, arguments, profile)
     for host in options.hosts or ("",):
         _check(job, host)
     return job
@@ -299,7 +298,7 @@ def _is_here(address: str) -> bool:
 _HOSTS_HINT = "`sinfo -N -o '%N %P %T %f'` lists hosts, partitions, states and features"
 
 
-def _check(job: Job, host: str) -> None:
+def _check(job: ArrayJob, host: str) -> None:
     """UsageError where Slurm would not accept the job on ``host``; it is not submitted."""
     words = [word for word in job.options_of_sbatch if not word.startswith("--array=")]
     if host:
@@ -310,7 +309,7 @@ def _check(job: Job, host: str) -> None:
         raise UsageError(f"submit {job.plan.name} {options}".strip(), _said(done), _HOSTS_HINT)
 
 
-def submit(job: Job) -> Submission:
+def submit(job: ArrayJob) -> Submission:
     """Submit the job: no task starts before all are bound to their hosts, and recorded.
 
     RunFailed where that is not possible; nothing is left in the queue then.

@@ -142,6 +142,8 @@ class Checkpoint:
             return cls(path, descriptor)
         except OSError:
             os.close(descriptor)
+            if create:  # the file system may have no locks
+                raise
             return None
 
     @property

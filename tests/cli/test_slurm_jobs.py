@@ -62,12 +62,12 @@ def test_requeued_tasks_resume_and_repeat_no_run(harness, slurm: Cluster):
     assert harness.settled() == []
 
     # Submitted again: one host fails under way, the other's job comes to the end of its time.
-    kept = complete()
+    before = complete()
     second = harness(*words, **environment).document
     profile.unlink()  # the jobs have their own
     job_id = second["job_id"]
     of_node1, of_node2 = (f"{job_id}_{task}" for task in range(2))
-    assert eventually(lambda: complete() > kept)
+    assert eventually(lambda: complete() > before)
     slurm.kill("node1")
     slurm.printed("scancel", "--batch", "--signal=USR1", of_node2)
     assert eventually(lambda: slurm.states()[of_node1] == "PENDING")

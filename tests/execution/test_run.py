@@ -85,7 +85,9 @@ def run(
 
 
 def completed(runs: list[Any], interrupted: RunSpec | None) -> list[str]:
-    store: Any = SimpleNamespace(runs=lambda: runs, interrupted=lambda spec: spec == interrupted)
+    store: Any = SimpleNamespace(
+        runs=lambda: runs, interrupted=lambda spec, host: (spec, host) == (interrupted, "here")
+    )
     by_arm = completed_before_interruption([SSD, PMEM, CXL], HERE, store, "mine")
     return [run.run_id[13:15] for runs_of_arm in by_arm.values() for run in runs_of_arm]
 
@@ -172,7 +174,7 @@ def test_what_an_interrupted_command_completed_is_kept_where_it_could_be_resumed
     conditions = of_plan | {"build": 7, "host state": FACTS}
     before.manifest = SimpleNamespace(conditions=conditions)
     store: Any = SimpleNamespace(
-        runs=lambda: [before], interrupted=lambda spec: spec == CXL, root=NO_STORE.root
+        runs=lambda: [before], interrupted=lambda spec, host: spec == CXL, root=NO_STORE.root
     )
     later = replace(plan, looks=2)  # the same command once more within a budget
     runs = [_Made(first, build=7), _Made(CXL, build=7)]

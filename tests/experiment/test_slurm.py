@@ -74,7 +74,7 @@ def plan(tmp_path) -> Plan:
     return load_profile(path)
 
 
-def job_of(plan: Plan, folder: Path, *hosts: str, **options: str) -> slurm.Job:
+def job_of(plan: Plan, folder: Path, *hosts: str, **options: str) -> slurm.ArrayJob:
     chosen, profile = SlurmOptions(hosts, **options), folder / "mine.yml"
     return slurm.new_job(folder / "results", plan, chosen, ["--size", "2"], profile)
 

@@ -285,6 +285,28 @@ def test_a_plan_that_was_executed_twice_has_twice_as_many_pairs(tmp_path: Path) 
     assert group.b.runs == tuple(b)
 
 
+def test_runs_of_hosts_that_run_one_plan_at_the_same_time_are_paired_by_host(
+    tmp_path: Path,
+) -> None:
+    def side(start: int, place: str) -> list[StoredRun]:
+        """On the second host half a minute later: nearer in time to the other side's run."""
+        return [
+            at(tmp_path, (2 * k + start) * MINUTE + delay, place, block=k,
+               manifest_changes={"host.hostname": host, "host.host_id": host})
+            for k in range(3) for host, delay in (("a", 0), ("b", MINUTE // 2))
+        ]  # fmt: skip
+
+    group = compare(side(0, "ssd-both"), side(1, "pmem-both"), force=True).groups[0]
+    assert group.pairing == "paired"
+    pairs = zip(group.a.runs, group.b.runs, strict=True)
+    assert {(present(a.head.host).host_id, present(b.head.host).host_id) for a, b in pairs} == {
+        ("a", "a"),
+        ("b", "b"),
+    }
+    across = compare(group.a.runs[::2], group.b.runs[1::2], force=True).groups[0]
+    assert across.pairing == "unpaired"
+
+
 @pytest.mark.parametrize(("later", "pairing"), [(5 * MINUTE, "paired"), (3 * DAY, "unpaired")])
 def test_a_run_resumed_days_later_is_no_pair(tmp_path: Path, later: int, pairing: str) -> None:
     cut = {"cut_off_run_id": "x", "kept_steps": 1, "after_step": "q1"}

@@ -27,6 +27,7 @@ from harness.store.index import Index
 from harness.store.result import Emulated, Experiment, Failure
 from harness.store.run_store import Store
 from harness.store.spec import RUN_SCHEMA, RunSpec
+from harness.supervise import locks
 
 
 @pytest.fixture
@@ -460,6 +461,30 @@ def test_a_run_under_way_or_without_a_step_or_of_another_spec_is_not_resumed(sto
     cut_off(store).close()
     cut_off(store, "q14", spec=RunSpec("tpch", "duckdb", parse_placement("ssd-both"), {})).close()
     assert store.resume(SPEC, CONDITIONS, print) is None
+
+
+def test_a_run_of_another_host_is_neither_resumed_nor_touched(store):
+    """Hosts may share results without seeing each other's locks."""
+    here, there = ({**CONDITIONS, "host": host} for host in ("here", "there"))
+    theirs = cut_off(store, "q14", conditions=there)
+    theirs.close()
+    steps = theirs.directory / FILE
+    with steps.open("ab") as stream:
+        stream.write(b"a line that they are writing")
+    content = steps.read_bytes()
+    messages: list[str] = []
+    assert store.resume(SPEC, here, messages.append) is None
+    assert (steps.read_bytes(), messages) == (content, [])
+    assert store.interrupted(SPEC, "there") and not store.interrupted(SPEC, "here")
+
+
+def test_a_file_system_without_locks_is_named(store, monkeypatch):
+    def refuse(*_: object, **__: object) -> None:
+        raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
+
+    monkeypatch.setattr(locks, "try_lock", refuse)
+    with pytest.raises(RunFailed, match=os.strerror(errno.ENOSYS)):
+        store.begin(SPEC)
 
 
 def test_other_conditions_are_reported_and_the_run_is_left_alone(store):

@@ -12,7 +12,7 @@ import pytest
 from narrowed import present
 
 from harness.errors import RunFailed
-from harness.execution.host_lock import Places, one_at_a_time
+from harness.execution.host_lock import Places, one_at_a_time, taking_turns
 from harness.install.prefix import work_directory
 from harness.progress import SilentProgress
 from harness.store.checkpoint import FILE, Checkpoint, under_way
@@ -47,6 +47,16 @@ def host_lock(folder):
     (folder / "root").mkdir(mode=0o755)
     with one_at_a_time(SilentProgress(), places=Places([folder], folder / "root")):
         yield folder / "root" / "tierbench-measuring.lock"
+
+
+def test_commands_of_one_experiment_and_results_take_turns(tmp_path, monkeypatch):
+    monkeypatch.setenv("HARNESS_STATE", str(tmp_path / "state"))
+    with taking_turns("mine", tmp_path / "results"), taking_turns("other", tmp_path / "results"):
+        descriptors = [locks.open_private(path) for path in (tmp_path / "state").glob("*.lock")]
+        assert [locks.try_lock(descriptor) for descriptor in descriptors] == [False, False]
+    assert all(locks.try_lock(descriptor) for descriptor in descriptors)
+    for descriptor in descriptors:
+        os.close(descriptor)
 
 
 @contextmanager
