@@ -215,12 +215,6 @@ def new_job(
     profile: Path | None,
 ) -> ArrayJob:
     """Return the job, checked by Slurm; UsageError where it would not run."""
-    if shutil.which("sbatch") is None:
-        raise UsageError(
-            "submit to Slurm",
-            "sbatch is not on PATH",
-            "give the command on a login node of the cluster (often after `module load slurm`)",
-        )
     if any(set(str(path)) & set("\\%\n") for path in (results, Path.cwd())):
         raise UsageError(f"results in {results}", "Slurm would read \\ and % in it", "rename it")
     _refuse_unwritable(results)
@@ -233,7 +227,13 @@ def new_job(
 
 
 def expanded_hosts(expressions: Sequence[str]) -> tuple[str, ...]:
-    """Return the hosts of ``a,b`` and ``node[1-3]``, each once."""
+    """Return the hosts of ``a,b`` and ``node[1-3]``, each once; UsageError without Slurm."""
+    if shutil.which("sbatch") is None:
+        raise UsageError(
+            "submit to Slurm",
+            "sbatch is not on PATH",
+            "give the command on a login node of the cluster (often after `module load slurm`)",
+        )
     if not expressions:
         return ()
     text = ",".join(expressions)

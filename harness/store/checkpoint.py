@@ -281,10 +281,10 @@ def is_of_another_host(directory: Path, host_id: object) -> bool:
     checkpoint is not opened before this is known: opening cuts off what is not whole.
     """
     try:
-        with (directory / FILE).open("rb") as stream:
-            line = _whole(stream.readline())
-    except OSError:
+        lines = jsonfile.read_bytes(directory / FILE).splitlines(keepends=True)
+    except (OSError, ValueError):
         return False
+    line = _whole(lines[0]) if lines else None
     if host_id is None or not isinstance(line, AttemptLine):
         return False
     return bool(line.attempt.conditions.get("host", host_id) != host_id)

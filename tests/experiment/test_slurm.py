@@ -111,10 +111,10 @@ def test_what_slurm_refuses_is_not_submitted(tmp_path, plan, clients):
     assert not (tmp_path / "results").exists()
 
 
-def test_without_sbatch_nothing_is_tried(tmp_path, plan, monkeypatch):
+def test_without_sbatch_nothing_is_tried(tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(UsageError, match="sbatch"):
-        job_of(plan, tmp_path, "a")
+        slurm.expanded_hosts([])
 
 
 def test_results_that_hosts_do_not_see_are_refused(tmp_path, plan, clients):

@@ -71,6 +71,8 @@ COMMANDS: dict[str, Sequence[str]] = {
     "experiment list": [""],
     "experiment show": ["profile.yml --placement ssd-both"],
     "experiment run": ["profile.yml --dry-run --placement ssd-both", "MARK"],
+    "experiment submit": ["profile.yml --hosts MARK", "MARK"],
+    "experiment status": ["", "MARK"],
     "model list": [""],
     "model show": ["cloud-ebs-observed", "MARK"],
     "model make": ["MARK --tier MARK"],
