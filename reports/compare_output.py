@@ -25,8 +25,8 @@ from reports.formatting import (
 from reports.headline import SetRate
 from reports.host_rates import compared_hosts, comparison_blocks
 from reports.labels import in_words, value_text, what_was_run
-from reports.money import PriceList
 from reports.other_plans import other_plans_text
+from reports.price_list import PriceList
 from reports.sections import (
     Block,
     Cell,

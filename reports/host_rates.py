@@ -19,8 +19,9 @@ from reports.arm import Arm
 from reports.compare import Group
 from reports.formatting import NOTHING, quantity_text, ratio_text
 from reports.hosts import HostDifference, host_differences, on_different_hosts
-from reports.money import PriceList, performance_metric
+from reports.money import performance_metric
 from reports.performance import Performance, performance
+from reports.price_list import PriceList
 from reports.sections import Block, Cell, Table, note
 from reports.series import Panel
 from reports.statistics import Ratio

@@ -14,7 +14,8 @@ from harness.store.documents import as_json
 from reports.arm import Arm
 from reports.compare import Group
 from reports.formatting import interval_text, ratio_text, significant, verdict_text
-from reports.money import RECORDED_CURRENCY, BreakEven, MoneyRow, PriceList, money_rows
+from reports.money import BreakEven, MoneyRow, money_rows
+from reports.price_list import RECORDED_CURRENCY, PriceList
 from reports.series import Panel
 
 

@@ -70,11 +70,12 @@ from reports.host_rates import hosts_json, panel_blocks
 from reports.labels import what_was_run
 from reports.load_target import TargetAnswer, target_answers
 from reports.metric_registry import metric_title
-from reports.money import PriceList, money, money_section
+from reports.money import money, money_section
 from reports.more_memory import memory_answers
 from reports.noise import expected
 from reports.over_time import representative
 from reports.page import write_page
+from reports.price_list import PriceList
 from reports.published import PublishedSeries, published_rows, published_table
 from reports.query_breakdown import breakdown, breakdown_blocks
 from reports.relations import RelationAnswer, relation_answers

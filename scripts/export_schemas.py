@@ -35,7 +35,7 @@ from harness.structs import json_schema
 from harness.tiers.hostfile import HostDocument
 from harness.workloads.kinds import Choice, Count, Flag, Kind, Number
 from harness.workloads.parameters import Parameters
-from reports.money import PriceList
+from reports.price_list import PriceList
 from reports.published import PublishedValue
 
 DOCUMENTS: dict[str, Any] = {

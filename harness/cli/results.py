@@ -84,8 +84,8 @@ def compare(
     from reports.compare_output import comparison_page, to_json
     from reports.continuous_integration import tests_of, tests_of_runs, write_junit
     from reports.matching import block_of
-    from reports.money import read_prices
     from reports.page import print_blocks, render
+    from reports.price_list import read_prices
     from reports.select import select
 
     for option, is_given in (("--inconclusive fail", inconclusive == "fail"), ("--junit", junit)):
@@ -265,8 +265,8 @@ def report(
     from reports.host_models import HostModels
     from reports.micro.devices import is_micro
     from reports.micro.report import write_cards
-    from reports.money import read_prices
     from reports.page import print_blocks
+    from reports.price_list import read_prices
     from reports.published import read_published
     from reports.report import Report
 

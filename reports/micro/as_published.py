@@ -25,8 +25,8 @@ from reports.micro.paper_values import derived
 from reports.micro.point_ratios import clear
 from reports.micro.prices import price_of
 from reports.micro.sweeps import varying_labels
-from reports.money import PriceList
 from reports.pair_sides import UnderivedError, devices_in_column, selected
+from reports.price_list import PriceList
 from reports.published import (
     Cell,
     HostNumber,

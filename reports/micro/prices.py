@@ -3,7 +3,7 @@
 What a device costs for each GB of its capacity, divided by what it delivers: by GiB/s of
 bandwidth (the paper's GB of bandwidth are 2³⁰ bytes, those of capacity are as DIMMs are
 sold), by millions of index operations a second; and multiplied by its latency in units of
-100 ns. Less is better in every column. Where prices come from: ``reports.money``.
+100 ns. Less is better in every column. Where prices come from: ``reports.price_list``.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from reports.formatting import NOTHING, significant
 from reports.micro.devices import DURATION, NEAR_NODES, OPERATIONS, RATE, Device, best
 from reports.micro.instructions import LOAD, NTSTORE, Instructions, sequence_of
 from reports.micro.sweeps import beyond_caches, experiments
-from reports.money import RECORDED_SOURCE, Price, PriceList, tier_price
+from reports.price_list import RECORDED_SOURCE, Price, PriceList, tier_price
 from reports.values import Point
 
 #: What Section 4.4.1 models: two buckets of 256 bytes read and two lines flushed (Dash), three

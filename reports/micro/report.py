@@ -32,8 +32,8 @@ from reports.micro.devices import Device, devices
 from reports.micro.measurements import card_drawing, measurements
 from reports.micro.preferences import findings
 from reports.micro.prices import price_table
-from reports.money import PriceList, read_prices
 from reports.page import write_page
+from reports.price_list import PriceList, read_prices
 from reports.published import published_table
 from reports.sections import (
     Block,

@@ -27,7 +27,7 @@ from reports.micro.measurements import measurements, percentile
 from reports.micro.preferences import findings
 from reports.micro.prices import COLUMNS, HASH_UPDATE, price_table
 from reports.micro.report import card_of, write_cards
-from reports.money import read_prices
+from reports.price_list import read_prices
 
 _GIB = float(1 << 30)
 

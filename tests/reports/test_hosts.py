@@ -19,7 +19,7 @@ from harness.store.runs import StoredRun
 from reports.compare import compare
 from reports.compare_output import to_json
 from reports.host_rates import compared_hosts
-from reports.money import PricedHost, PriceList
+from reports.price_list import PricedHost, PriceList
 from reports.series import panels
 
 USERS = {"warehouses": 10, "users": 8, "think_time": False, "rate": None,

@@ -10,7 +10,8 @@ from report_runs import Case, driven, interleaved, metric, report, write
 from harness.errors import UsageError
 from harness.store.documents import write_json_atomically
 from harness.store.runs import StoredRun
-from reports.money import Money, MoneyRow, PricedDevice, PriceList, capacity, money
+from reports.money import Money, MoneyRow, capacity, money
+from reports.price_list import PricedDevice, PriceList
 from reports.report import Report
 from reports.series import panels
 
