@@ -198,3 +198,11 @@ def chosen_runs(
     if not words:
         return list(where.runs() if among is None else among)
     return select(where, *words, among=among)
+
+
+def finished_runs(where: Store, selectors: list[str] | None, problem: str) -> list[StoredRun]:
+    """Return the selected runs; UsageError where there is none."""
+    chosen = chosen_runs(where, selectors)
+    if not chosen:
+        raise UsageError(problem, f"no finished run in {where.root}", "run something first")
+    return chosen

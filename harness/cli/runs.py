@@ -6,9 +6,7 @@ import json
 import math
 import re
 import sys
-import tarfile
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable
 from decimal import Decimal
 from functools import cache
 from pathlib import Path
@@ -16,7 +14,7 @@ from typing import Annotated, Any, TypeAlias
 
 import typer
 
-from harness import hdr, registry
+from harness import hdr
 from harness.cli import show
 from harness.cli.common import (
     JsonOption,
@@ -25,33 +23,23 @@ from harness.cli.common import (
     VerboseOption,
     chosen_runs,
     confirm,
+    finished_runs,
     print_json,
     set_params,
     store,
 )
+from harness.cli.run_export import document, documents, export
 from harness.cli.show import print_figures
 from harness.errors import UsageError
 from harness.metrics import brief_parameters, metrics
 from harness.store.checkpoint import steps_kept, under_way
 from harness.store.result import Metric, label_text
 from harness.store.run_row import run_row, titles
-from harness.store.run_store import Store
 from harness.store.runs import StoredRun
 from harness.store.spec import MICRO, NATIVE, JsonObject
-from harness.supervise.own_files import replacing
 from harness.terminal import print_table, say
 from harness.tiers.linux.model import TierRecord
 from harness.units import format_bytes, format_ns, parse_size
-from harness.warnings import RunWarning, warn
-
-#: Artifacts of a user's own workload, and what they are.
-_PRIVATE_ARTIFACTS = {
-    "queries": "texts of queries",
-    "scripts": "scripts",
-    "statement-classes": "texts of recorded statements",
-    "plans": "plans",
-    "answers": "answers",
-}
 
 app = typer.Typer(no_args_is_help=True)
 
@@ -142,19 +130,11 @@ def show_(
     """Show each run: its metrics, checks and what it ran on."""
     chosen = chosen_runs(store(results), runs)
     if json_:
-        print_json(_documents(chosen) if len(chosen) > 1 else _document(chosen[0]))
+        print_json(documents(chosen) if len(chosen) > 1 else document(chosen[0]))
         return
     for number, stored in enumerate(chosen):
         print("\n" * (number > 0), end="")
         _print_run(stored, verbose)
-
-
-def _document(stored: StoredRun) -> dict[str, Any]:
-    return {"run": stored.document, "manifest": stored.manifest_document}
-
-
-def _documents(chosen: Sequence[StoredRun]) -> dict[str, Any]:
-    return {"runs": [_document(stored) for stored in chosen]}
 
 
 def _print_run(stored: StoredRun, verbose: bool) -> None:
@@ -270,84 +250,7 @@ def rm(
         where.remove(target)
 
 
-@app.command("export")
-def export(
-    runs: SelectorArgument = None,
-    out: Annotated[
-        Path | None,
-        typer.Option(
-            "--out",
-            "-o",
-            metavar="FILE",
-            help=".csv, .json, .tar.gz, .yaml for Otava, .bmf.json for Bencher [runs.csv].",
-        ),
-    ] = None,
-    parquet: Annotated[
-        Path | None, typer.Option("--parquet", metavar="DIR", help="Parquet files instead.")
-    ] = None,
-    public: Annotated[
-        Path | None,
-        typer.Option("--public", metavar="DIR", help="Runs to publish: nothing identifies you."),
-    ] = None,
-    results: ResultsOption = None,
-    json_: JsonOption = False,
-) -> None:
-    """Write runs as tables, CSV, JSON, an archive, or for Otava or Bencher."""
-    places = [place for place in (out, parquet, public) if place is not None]
-    if len(places) > 1:
-        what = f"export to {' and '.join(map(str, places))}"
-        raise UsageError(what, "one at a time", "leave the others out")
-    chosen = _chosen(store(results), runs, "export")
-    if public is not None:
-        _export_public(chosen, public, json_)
-        return
-    if parquet is not None:
-        from harness.store.tables import write_parquet
-
-        with _writing(parquet):
-            files = write_parquet(chosen, parquet)
-        if json_:
-            print_json({"files": list(map(str, files)), "runs": [r.run_id for r in chosen]})
-        else:
-            say(f"{len(chosen)} runs in {parquet}: {', '.join(file.name for file in files)}")
-        return
-    writers = {
-        ".csv": _export_csv,
-        ".json": _export_json,
-        ".gz": _export_tar,
-        ".tgz": _export_tar,
-        ".yaml": _export_otava,
-        ".bmf.json": _export_bencher,
-    }
-    out = out or Path("runs.csv")
-    form = ".bmf.json" if out.name.endswith(".bmf.json") else out.suffix
-    if form not in writers:
-        hint = "name a .csv, .json, .tar.gz, .yaml or .bmf.json file"
-        raise UsageError(f"export to {out}", "unknown format", hint)
-    with _writing(out):
-        out.parent.mkdir(parents=True, exist_ok=True)
-        writers[form](chosen, out)
-    if form in (".json", ".gz", ".tgz"):
-        _warn_of_private(chosen, out)
-    if json_:
-        print_json({"file": str(out), "runs": [stored.run_id for stored in chosen]})
-    else:
-        say(f"{len(chosen)} runs in {out}")
-
-
-@contextmanager
-def _writing(out: Path) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        raise UsageError(f"export to {out}", str(error), "name another place") from error
-
-
-def _chosen(where: Store, selectors: list[str] | None, problem: str) -> list[StoredRun]:
-    chosen = chosen_runs(where, selectors)
-    if not chosen:
-        raise UsageError(problem, f"no finished run in {where.root}", "run something first")
-    return chosen
+app.command("export")(export)
 
 
 @app.command("sql")
@@ -366,7 +269,7 @@ def sql(
     from harness.store.tables import TABLES, database, refuse_files
 
     needed = [table for table in TABLES if re.search(rf"\b{table}\b", query, re.IGNORECASE)]
-    with database(_chosen(store(results), runs, "runs sql"), needed) as connection:
+    with database(finished_runs(store(results), runs, "runs sql"), needed) as connection:
         refuse_files(connection)
         try:
             answer = connection.execute(query)
@@ -395,88 +298,6 @@ def _json(value: object) -> object:
     """Return a value as JSON has it: decimal numbers as numbers, and what is no number as null."""
     value = float(value) if isinstance(value, Decimal) else value
     return None if isinstance(value, float) and not math.isfinite(value) else value
-
-
-def _export_csv(chosen: list[StoredRun], out: Path) -> None:
-    from reports.page import write_text
-    from reports.table_csv import runs_as_csv
-
-    write_text(out, runs_as_csv(chosen))
-
-
-def _export_otava(chosen: list[StoredRun], out: Path) -> None:
-    from reports.continuous_integration import files
-    from reports.page import write_text
-    from reports.select import unplanted
-
-    for file, text in files(unplanted(chosen), out).items():
-        write_text(file, text)
-
-
-def _export_bencher(chosen: list[StoredRun], out: Path) -> None:
-    from reports.continuous_integration import bencher
-    from reports.page import write_text
-    from reports.select import unplanted
-
-    write_text(out, json.dumps(bencher(unplanted(chosen)), indent=1, ensure_ascii=False))
-
-
-def _export_public(chosen: list[StoredRun], folder: Path, json_: bool) -> None:
-    """Write runs without what identifies, and print what was removed."""
-    from harness.publication.export import publish_runs
-
-    with _writing(folder):
-        published = publish_runs(chosen, folder)
-    if json_:
-        document = {"folder": str(folder), "runs": published.run_ids, "removed": published.removed}
-        print_json(document)
-        return
-    say(f"{len(published.run_ids)} runs in {folder}: harness runs import {folder}")
-    print_table(("removed", "values"), list(published.removed.items()), right=(1,))
-    say("names of experiments, arms, tiers, queries and tables are in it: read them first")
-
-
-def _export_json(chosen: list[StoredRun], out: Path) -> None:
-    from reports.page import write_text
-
-    write_text(out, json.dumps(_documents(chosen), indent=1, ensure_ascii=False))
-
-
-def _warn_of_private(chosen: list[StoredRun], out: Path) -> None:
-    """Name the user's data in an export."""
-    workloads = registry.workloads()
-    private = [
-        stored
-        for stored in chosen
-        if (workload := workloads.get(stored.spec.workload)) and workload.private
-    ]
-    whole = out.suffix != ".json"
-    kinds = [
-        kind
-        for name, kind in _PRIVATE_ARTIFACTS.items()
-        if whole and any((run.directory / f"artifacts/{name}.json").exists() for run in private)
-    ]
-    if private:
-        warn(
-            RunWarning(
-                "export-of-private-runs",
-                f"{out} contains data of your own workload",
-                f"{', '.join([*kinds, 'details of checks'])} of {len(private)} runs",
-                "share it only with those who may see them; `harness run sql --keep-answers none` "
-                "leaves answers out, not the literals in queries and plans",
-            )
-        )
-
-
-def _without_trees(member: tarfile.TarInfo) -> tarfile.TarInfo | None:
-    """Leave out what observers' programs wrote: large, with links, in any depth."""
-    return None if member.name.split("/")[1:2] == ["observers"] else member
-
-
-def _export_tar(chosen: list[StoredRun], out: Path) -> None:
-    with replacing(out) as file, tarfile.open(fileobj=file, mode="w:gz") as archive:
-        for stored in chosen:
-            archive.add(stored.directory, arcname=stored.run_id, filter=_without_trees)
 
 
 @app.command("import")

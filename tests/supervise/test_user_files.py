@@ -275,7 +275,7 @@ ALLOWED = {
         "harness/store/run_store.py RunFolder.finish",
         "harness/store/run_store.py Store._fresh",
         "harness/execution/observing.py Observing.running",
-        "harness/cli/runs.py export",
+        "harness/cli/run_export.py export",
     },
     "below datasets and answers, which only we write": {
         "harness/workloads/tpch/reference.py keep",
