@@ -296,18 +296,21 @@ def _distinction(context: Context, contexts: Sequence[Context], dim: Dimension) 
         rest = []
     loose = any(not_enforced(run) for run in context.runs)
     said = (
-        in_words(fact, _value_of(fact, context))
+        in_words(fact, _value_of(fact, context, contexts))
         + (" (not enforced)" if fact == "memory_limit_bytes" and loose else "")
         for fact in (*decided, *rest)
     )
     return tuple(filter(None, [workload_info(_workload(context)).title if several else "", *said]))
 
 
-def _value_of(fact: str, context: Context) -> str | None:
-    """Return a fact of a panel's runs; of the host its name instead of its id."""
-    if fact == HOST_ID:
-        return value_name(context.runs[0], DIMENSIONS["host"])
-    return context.facts.get(fact)
+def _value_of(fact: str, context: Context, contexts: Sequence[Context]) -> str | None:
+    """Return a fact of a panel's runs; of the host its name, and its id where two have that name."""
+    if fact != HOST_ID:
+        return context.facts.get(fact)
+    hosts = {c.runs[0].host_id: value_name(c.runs[0], DIMENSIONS["host"]) for c in contexts}
+    host_id = context.runs[0].host_id
+    name = hosts[host_id]
+    return name if [*hosts.values()].count(name) == 1 else f"{name} ({host_id[:6]})"
 
 
 def _with_baseline(

@@ -393,7 +393,7 @@ def test_one_placement_on_two_file_systems_has_two_medians(tmp_path: Path) -> No
         ({"host.kernel.release": "6.9"}, "host.kernel.release 6.9"),
         ({"engine.version": "17.9", "engine.build": "other"}, "postgres 17.9"),
         ({"engine.build": "another compiler"}, "engine.build another compiler"),
-        ({"host.host_id": "ffff"}, "host.host_id ffff"),
+        ({"host.host_id": "ffff"}, "host lab1 (ffff)"),
         ({"dataset.fingerprint": {"lineitem": 7}}, "dataset.fingerprint.lineitem 7"),
     ],
 )
