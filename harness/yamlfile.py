@@ -21,12 +21,13 @@ import operator
 from collections.abc import Callable, Hashable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import yaml
 
 from harness import structs
 from harness.errors import UsageError, unknown
+from harness.jsonfile import MOST_DEPTH
 from harness.structs import Where
 from harness.units import GIB, KIB, MIB
 
@@ -60,13 +61,19 @@ class YamlDocument:
         return structs.convert(self.value, kind, self.at)
 
 
-class _Loader(yaml.SafeLoader):
+if TYPE_CHECKING or not yaml.__with_libyaml__:
+    from yaml import SafeLoader
+else:
+    from yaml import CSafeLoader as SafeLoader
+
+
+class _Loader(SafeLoader):
     """SafeLoader of JSON's values: refuses duplicate keys and what is no number."""
 
     # A date stays the text it is.
     yaml_implicit_resolvers = {  # noqa: RUF012
         first: [pair for pair in pairs if pair[0] != "tag:yaml.org,2002:timestamp"]
-        for first, pairs in yaml.SafeLoader.yaml_implicit_resolvers.items()
+        for first, pairs in SafeLoader.yaml_implicit_resolvers.items()
     }
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
@@ -105,6 +112,8 @@ def _check_shape(root: yaml.Node) -> None:
         nodes += 1
         if nodes > _MOST_NODES:
             raise _refused(f"more than {_MOST_NODES:,} values, aliases expanded", node)
+        if len(above) > MOST_DEPTH:
+            raise _refused(f"more than {MOST_DEPTH} levels", node)
         if node in above:
             raise _refused("an alias is inside the node that it refers to", node)
         for child in _children(node):
@@ -141,7 +150,7 @@ def _parsed(text: str, path: str) -> YamlDocument:
             value = loader.construct_document(node) if node is not None else None
         finally:
             loader.dispose()
-    except (yaml.YAMLError, RecursionError) as error:
+    except (yaml.YAMLError, RecursionError, UnicodeEncodeError) as error:
         mark = getattr(error, "problem_mark", None)
         problem = getattr(error, "problem", None) or str(error) or "not YAML"
         if isinstance(error, RecursionError):
@@ -166,7 +175,7 @@ def load_yaml(path: Path | str) -> YamlDocument:
 def shipped_yaml(path: Path) -> Any:
     """Return the value of a file that the product ships; LibYAML parses it, without positions."""
     with path.open("rb") as file:
-        return yaml.load(file, getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+        return yaml.load(file, SafeLoader)
 
 
 def scalar(text: str) -> Any:

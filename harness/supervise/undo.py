@@ -30,6 +30,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import PurePosixPath
 from typing import Any
 
@@ -149,6 +150,7 @@ def read_notes(path: str) -> Notes:
     return notes
 
 
+@lru_cache(maxsize=1 << 12)  # a journal is read at each of its changes
 def _entry(line: bytes) -> Entry | None:
     """Return the entry of a whole line whose members are as the journal writes them, else None."""
     try:

@@ -4,6 +4,7 @@ Many commands of these tests do less than their imports take. One that gets a si
 variables that imports may read, is started as a user's is (``conftest.Harness.start``).
 """
 
+import gc
 import json
 import os
 import select
@@ -18,7 +19,7 @@ from importlib import import_module
 from pathlib import Path
 
 sys.path.append(str(Path(__file__).parents[1]))  # as a program, which pytest has not prepared
-from generated import shared_files
+from generated import little_taken_back, shared_files
 from scratch import session_directory
 
 _HANGS_S = 600
@@ -28,8 +29,10 @@ _IMPORTED = (
     *(f"harness.cli.{name}" for name in ("app", "run", "runs", "data", "results")),
     *(f"engines.{name}.engine" for name in ("duckdb", "postgres", "mysql", "rocksdb")),
     *(f"harness.workloads.{name}.workload" for name in ("tpch", "tpcc", "ycsb")),
+    *(f"harness.{name}" for name in ("execution.runner", "observers.vtune")),
+    *(f"harness.monitors.{name}" for name in ("block", "cxl", "memory_traffic", "pressure")),
     "msgspec",
-    "numpy",
+    "numpy.random",
     "reports.charts",
     "reports.report",
     "rich.progress",
@@ -64,7 +67,13 @@ def _server() -> subprocess.Popen[str]:
 def _serve() -> None:
     for name in _IMPORTED:
         import_module(name)
-    with shared_files(Path(sys.argv[1])):
+    from harness import paths, registry
+
+    for name in ("duckdb", "postgres"):  # commands inherit what their programs print
+        registry.engine(name).available({}, paths.engines_prefix())
+    with shared_files(Path(sys.argv[1])), little_taken_back():
+        gc.collect()
+        gc.freeze()  # else every command would look through, and so copy, all that is imported
         _serve_commands()
 
 
