@@ -99,7 +99,7 @@ def main() -> None:
     parser.add_argument("templates", nargs="*" if SMOKE else 2, type=Path)
     parser.add_argument("--runs", type=int, default=10_000)
     parser.add_argument("--into", type=Path, required=not SMOKE)
-    given = parsed(parser, runs=40)
+    given = parsed(parser, runs=8)
     if not given.smoke:
         measure(given)
         return

