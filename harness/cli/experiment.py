@@ -110,6 +110,14 @@ class SubmitOptions(ExperimentOptions):
             help="Run all of it on each of these hosts, node[1-3] too [one that Slurm chooses].",
         ),
     ] = None
+    local_results: Annotated[
+        Path | None,
+        typer.Option(
+            "--local-results",
+            metavar="DIR",
+            help="Each host's own results directory; jobs import it into --results at their end.",
+        ),
+    ] = None
     partition: Annotated[str | None, typer.Option(help="Slurm's partition.")] = None
     constraint: Annotated[
         str | None, typer.Option(metavar="FEATURES", help="Features that hosts must have.")
@@ -174,6 +182,7 @@ def submit(options: SubmitOptions) -> None:
         ),
         [*([options.profile] if installed else []), *words],
         None if installed else profile,
+        options.local_results.absolute() if options.local_results else None,
     )
     if options.dry_run:
         if options.json_:

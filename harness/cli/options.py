@@ -207,7 +207,7 @@ _GROUPS = {
             "repeats budget resolve arm load_curve target plant observe monitor no_monitor seed"
             " again retries suite overwrite resume no_canary",
         ),
-        ("Slurm", "slurm hosts partition constraint account time"),
+        ("Slurm", "slurm hosts local_results partition constraint account time"),
         ("Output", "name out results format json_ quiet dry_run help"),
     )
 }

@@ -103,7 +103,7 @@ while :; do # a signal interrupts the wait
   [ "$waited" -eq 127 ] || status=$waited
   [ "$signalled" ] || break
 done
-if [ "$limit" ] && [ "$status" -gt 128 ]; then
+{gather}if [ "$limit" ] && [ "$status" -gt 128 ]; then
   if [ "$(finished)" != "$before" ]; then
     echo "time limit: requeued to resume"
     scontrol requeue "$SLURM_JOB_ID" && exit "$status"
@@ -112,6 +112,13 @@ if [ "$limit" ] && [ "$status" -gt 128 ]; then
   fi
 fi
 ended "$status"
+"""
+
+
+#: Where hosts have results of their own.
+_GATHER = """if ls "$runs"/*/run.json >/dev/null 2>&1; then
+  {command} --from "$SLURMD_NODENAME" || [ "$status" -ne 0 ] || status=1
+fi
 """
 
 
@@ -155,20 +162,30 @@ class SlurmOptions:
 
 @dataclass(frozen=True)
 class ArrayJob:
-    """A batch script and where its submission is recorded. ``profile``: a file to copy there."""
+    """A batch script and where its submission is recorded.
+
+    ``profile``: a file to copy there. ``local_results``: each host's own results directory, whose
+    runs the job imports into the shared one at its end; None where hosts write into that.
+    """
 
     folder: Path
     plan: Plan
     options: SlurmOptions
     arguments: Sequence[str]
     profile: Path | None
+    local_results: Path | None = None
+
+    @property
+    def results(self) -> Path:
+        """The results directory that hosts write into."""
+        return self.local_results or self.folder.parents[1]
 
     @property
     def command(self) -> list[str]:
         """The command of each task."""
         profile = [str(self.folder / _PROFILE)] if self.profile else []
-        results = str(self.folder.parents[1])
-        return ["harness", "experiment", "run", *profile, *self.arguments, "--results", results]
+        results = ("--results", str(self.results))
+        return ["harness", "experiment", "run", *profile, *self.arguments, *results]
 
     @property
     def options_of_sbatch(self) -> list[str]:
@@ -192,11 +209,14 @@ class ArrayJob:
     def script(self) -> str:
         """The batch script."""
         directives = "".join(f"#SBATCH {shlex.quote(word)}\n" for word in self.options_of_sbatch)
+        program, shared = harness_program(), str(self.folder.parents[1])
+        importing = [program, "runs", "import", str(self.local_results), "--results", shared]
         body = _BODY.format(
             folder=shlex.quote(str(self.folder)),
-            runs=shlex.quote(str(self.folder.parents[1] / "runs")),
-            command=shlex.join([harness_program(), *self.command[1:]]),
+            runs=shlex.quote(str(self.results / "runs")),
+            command=shlex.join([program, *self.command[1:]]),
             seconds=_ENDS_BEFORE_S,
+            gather=_GATHER.format(command=shlex.join(importing)) if self.local_results else "",
         )
         return f"#!/bin/sh\n{directives}{body}"
 
@@ -213,6 +233,7 @@ def new_job(
     options: SlurmOptions,
     arguments: Sequence[str],
     profile: Path | None,
+    local_results: Path | None = None,
 ) -> ArrayJob:
     """Return the job, checked by Slurm; UsageError where it would not run."""
     if any(set(str(path)) & set("\\%\n") for path in (results, Path.cwd())):
@@ -220,7 +241,8 @@ def new_job(
     _refuse_unwritable(results)
     _refuse_unshared(results, options.hosts)
     stem = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
-    job = ArrayJob(results / FOLDER / f"{stem}-{plan.name}", plan, options, arguments, profile)
+    folder = results / FOLDER / f"{stem}-{plan.name}"
+    job = ArrayJob(folder, plan, options, arguments, profile, local_results)
     for host in options.hosts or ("",):
         _check(job, host)
     return job

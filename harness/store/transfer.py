@@ -11,11 +11,13 @@ that shows: headers count too, so that neither size nor number of files nor a na
 
 from __future__ import annotations
 
+import errno
 import gzip
 import io
 import os
 import re
 import shutil
+import socket
 import tarfile
 import zlib
 from dataclasses import dataclass
@@ -65,7 +67,8 @@ def import_runs(
             "use letters, digits and . _ = , @ + - (at most 255)",
         )
     store.make()
-    with workdirs.temporary(store.root, ".import") as work:
+    # Another host that shares the store does not see whether one of ours is still in use.
+    with workdirs.temporary(store.root, f".import-{socket.gethostname()}") as work:
         if source.is_dir():
             _copy(source, work, problem)
         else:
@@ -184,24 +187,36 @@ def _taken_over(runs: list[StoredRun], store: Store, origin: str, rescued: bool)
         if same is not None:
             present.append(same)
             continue
-        unfinished = rescued and _unfinished(there[0])
-        target = next((place for place in there if unfinished or not place.exists()), None)
+        (run.directory / STEPS_FILE).unlink(missing_ok=True)  # nothing here may resume them
+        if not rescued:
+            write_json_atomically(run.directory / ORIGIN_FILE, {"from": origin})
+        if rescued and _unfinished(there[0]):
+            target: Path | None = there[0]
+            _complete(run.directory, there[0])
+        else:
+            target = next((place for place in there if _renamed(run.directory, place)), None)
         if target is None:
             raise UsageError(
                 f"import {run.run_id} from {origin}",
                 f"other runs of these names are there: {there[0].name}, {there[1].name}",
                 "name another origin with --from",
             )
-        (run.directory / STEPS_FILE).unlink(missing_ok=True)  # nothing here may resume them
-        if not rescued:
-            write_json_atomically(run.directory / ORIGIN_FILE, {"from": origin})
-        if unfinished:
-            _complete(run.directory, target)
-        else:
-            run.directory.rename(target)
         new.append(StoredRun(target, run.entry))
     sync_path(store.runs_folder)
     return Imported(tuple(new), tuple(present))
+
+
+def _renamed(run: Path, target: Path) -> bool:
+    """Give the run its place; False where another run has it, perhaps since a moment."""
+    if target.exists():
+        return False
+    try:
+        run.rename(target)
+    except OSError as error:
+        if error.errno in (errno.ENOTEMPTY, errno.EEXIST):
+            return False
+        raise
+    return True
 
 
 def _unfinished(run: Path) -> bool:

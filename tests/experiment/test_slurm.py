@@ -178,6 +178,26 @@ def test_the_script_records_host_and_exit_status(script, clients):
     assert words[:2] == ["experiment", "run"] and words[3:5] == ["--size", "2"]
 
 
+@pytest.mark.parametrize(("imports", "status"), [("exit 0", 0), ("exit 2", 1)])
+def test_results_of_a_host_are_imported_at_the_end(
+    tmp_path, plan, clients, monkeypatch, imports, status
+):
+    monkeypatch.setattr(slurm, "harness_program", lambda: str(clients.folder / "harness"))
+    local, shared = tmp_path / "local", tmp_path / "results"
+    makes_a_run = f"mkdir -p {local}/runs/a; touch {local}/runs/a/run.json"
+    clients.program(
+        "harness",
+        f'echo "$*" >>{clients.folder}/words; case $1 in runs) {imports} ;; esac; {makes_a_run}',
+    )
+    profile = tmp_path / "mine.yml"
+    job = slurm.new_job(shared, plan, SlurmOptions(), [], profile, local)
+    slurm.submit(job)
+    assert started(job.folder / "job.sh").wait(PATIENCE_S) == status
+    ran, imported = (clients.folder / "words").read_text().splitlines()
+    assert ran.endswith(f"--results {local}")
+    assert imported == f"runs import {local} --results {shared} --from a"
+
+
 #: Ends as the command does when it gets SIGTERM.
 _INTERRUPTED = "trap 'exit 143' TERM; touch {began}; while :; do sleep 0.01; done"
 
