@@ -304,7 +304,7 @@ def _distinction(context: Context, contexts: Sequence[Context], dim: Dimension) 
 
 
 def _value_of(fact: str, context: Context, contexts: Sequence[Context]) -> str | None:
-    """Return a fact of a panel's runs; of the host its name, and its id where two have that name."""
+    """Return a fact of a panel; of the host its name, and its id where two have that name."""
     if fact != HOST_ID:
         return context.facts.get(fact)
     hosts = {c.runs[0].host_id: value_name(c.runs[0], DIMENSIONS["host"]) for c in contexts}

@@ -1,7 +1,6 @@
 """A suite on a host: bounded by the command line, and refused where it does not fit.
 
-A bound changes no swept value, and so no name: a configuration that sweeps a larger value is left
-out. What does not fit is refused with the bounds that make it fit.
+What does not fit is refused with the bounds that make it fit.
 """
 
 from __future__ import annotations
@@ -10,14 +9,14 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 from harness.errors import HostLacksError, UsageError
-from harness.micro.chains import LINE_BYTES
+from harness.micro.bounds import bounded, with_library
 from harness.micro.external_tools import WRITES_CACHED
 from harness.micro.host_capacity import HostCapacity
-from harness.micro.keys import VECTORED, MicroParams, chosen
-from harness.micro.model import FILE, MAP, Axis, Job, Measurement, Pages, Place, Suite
+from harness.micro.keys import MicroParams, chosen
+from harness.micro.model import FILE, MAP, Job, Measurement, Pages, Place, Suite
 from harness.micro.node_placement import first_bytes, node_groups
 from harness.micro.suite_warnings import LEFT_OUT, warnings_of
 from harness.native_programs import index_library
@@ -47,29 +46,6 @@ _DISTANCES = {"near": "near the tier", "far": "far from the tier"}
 _PMDK = "pmdk"
 #: Of the host, what jobs of a kind need.
 _NEEDED = {_PMDK: _PMDK, FILE: "files"}
-#: Keys of an index job that have no meaning for a library's index.
-_OF_OUR_INDEXES = ("flush", "fence", "added_fence", "discipline", "binary")
-
-
-def _key(key: str, job: Job) -> Any:
-    return job.keys.get(key)
-
-
-#: Values of swept keys that a bound may change.
-_BOUNDED: Mapping[str, Callable[[Job], Any]] = {
-    **dict.fromkeys(("threads", "number_threads"), lambda job: job.threads),
-    **dict.fromkeys(("partitions", "number_partitions"), lambda job: job.partitions),
-    **dict.fromkeys(("range", "memory_range", "memory_region_size"), lambda job: job.range_bytes),
-    **dict.fromkeys(
-        ("dram_range", "dram_memory_range", "secondary_memory_region_size"),
-        lambda job: job.bytes_on("dram"),
-    ),
-    **dict.fromkeys(("count", "number_operations"), lambda job: job.operations),
-    "pages": lambda job: job.pages,
-    "isa": partial(_key, "isa"),
-    "key": partial(_key, "key_bytes"),
-    "value": partial(_key, "value_bytes"),
-}
 
 
 @dataclass(frozen=True)
@@ -191,9 +167,9 @@ def suite_on(suite: Suite, capacity: HostCapacity, limits: MicroParams) -> HostS
     )
     lacking = _lacking(capacity)
     measurable = _measurable(requested, lacking)
-    measured = _bounded(measurable, limits)
+    measured = bounded(measurable, limits)
     left_out = {need: sum(need in _needs(each) for each in requested) for need in sorted(lacking)}
-    beyond = len(_with_library(measurable, limits)) - len(measured)
+    beyond = len(with_library(measurable, limits)) - len(measured)
     _check_nodes(measurable, capacity)
     warnings = warnings_of(measured, left_out, beyond, capacity, limits)
     if not measured:
@@ -290,111 +266,6 @@ def through_page_cache(suite: HostSuite) -> HostSuite:
     return HostSuite(tuple(measurements), (*suite.warnings, WRITES_CACHED))
 
 
-# Bounds of the command line --------------------------------------------------------
-
-
-def _bounded(measurements: Sequence[Measurement], limits: MicroParams) -> list[Measurement]:
-    """Apply the bounds, without the configurations that sweep a value beyond one."""
-    measured = []
-    for each in _with_library(measurements, limits):
-        limited = _limited(each, limits)
-        if all(_value(each, axis) == _value(limited, axis) for axis in each.axes):
-            measured.append(replace(limited, jobs=tuple(map(_whole, limited.jobs))))
-    return measured
-
-
-def _value(measurement: Measurement, axis: Axis) -> Any:
-    """Return the value of a swept key; None where no bound changes it."""
-    if axis.key in ("duration", "run_time"):
-        return measurement.duration_ns
-    if axis.key == "warm_up":
-        return measurement.warm_up_ns
-    jobs = [job for job in measurement.jobs if axis.job in ("", job.name)]
-    return _BOUNDED[axis.key](jobs[0]) if jobs and axis.key in _BOUNDED else None
-
-
-def _whole(job: Job) -> Job:
-    """Cut ranges to whole accesses (4 GiB in accesses of 192 bytes)."""
-    access = int(job.keys.get("access_bytes", LINE_BYTES))
-    return replace(
-        job,
-        range_bytes=job.range_bytes // access * access or job.range_bytes,  # the program refuses it
-        dram_range_bytes=job.dram_range_bytes // access * access or job.dram_range_bytes,
-    )
-
-
-def _limited(measurement: Measurement, limits: MicroParams) -> Measurement:
-    """Apply the command line's bounds to a measurement."""
-    jobs = tuple(
-        replace(
-            _with_threads(job, min(job.threads, limits.threads or job.threads)),
-            range_bytes=min(job.range_bytes, limits.range_bytes or job.range_bytes),
-            dram_range_bytes=min(job.dram_range_bytes, limits.range_bytes or job.dram_range_bytes),
-            operations=job.operations and min(job.operations, limits.operations or job.operations),
-            pages=job.pages if "library" in job.keys else limits.pages or job.pages,
-            keys={**job.keys, "isa": limits.isa}
-            if limits.isa and job.kind in VECTORED
-            else job.keys,
-        )
-        for job in measurement.jobs
-    )
-    return replace(
-        measurement,
-        jobs=jobs,
-        duration_ns=limits.duration.ns if limits.duration else measurement.duration_ns,
-        warm_up_ns=measurement.warm_up_ns if limits.warm_up is None else limits.warm_up.ns,
-    )
-
-
-def _with_threads(job: Job, threads: int) -> Job:
-    """Set the threads of a job, and partitions that divide them."""
-    if threads == job.threads:
-        return job
-    most = min(job.partitions, threads)
-    partitions = next((n for n in range(most, 0, -1) if threads % n == 0), 0)
-    return replace(job, threads=threads, partitions=partitions)
-
-
-def _with_library(
-    measurements: Sequence[Measurement], limits: MicroParams
-) -> Sequence[Measurement]:
-    """Put the index of a library in place of ours; what it makes equal is measured once."""
-    if not limits.index_library:
-        return measurements
-    unique: dict[str, Measurement] = {}
-    for each in measurements:
-        replaced = replace(
-            each,
-            jobs=tuple(_library_job(job, limits) for job in each.jobs),
-            axes=tuple(_library_axes(each)),
-        )
-        done = tuple(replace(job, name="") for job in replaced.jobs)
-        unique.setdefault(repr((done, each.duration_ns, each.warm_up_ns)), replaced)
-    return list(unique.values())
-
-
-def _library_job(job: Job, limits: MicroParams) -> Job:
-    """Return the job with the library's index, which allocates by itself, on base pages."""
-    if job.kind != "index":
-        return job
-    keys = {key: value for key, value in job.keys.items() if key not in _OF_OUR_INDEXES}
-    keys |= {"index": "library", "library": limits.index_library}
-    sizes = {"key_bytes": limits.key, "value_bytes": limits.value}
-    keys |= {name: size for name, size in sizes.items() if size}
-    return replace(job, pages="base", keys=dict(sorted(keys.items())))
-
-
-def _library_axes(measurement: Measurement) -> Iterable[Axis]:
-    """Return the swept keys that a library's index has, too."""
-    indexes = {job.name for job in measurement.jobs if job.kind == "index"}
-    for axis in measurement.axes:
-        of_index = axis.job in indexes if axis.job else bool(indexes)
-        if not of_index or axis.key not in ("index", "pages", *_OF_OUR_INDEXES):
-            yield axis
-        elif axis.key == "index":
-            yield replace(axis, text="library")
-
-
 # What fits -------------------------------------------------------------------------
 
 
@@ -410,7 +281,7 @@ def _refuse_misfits(
     requested: Sequence[Measurement], capacity: HostCapacity, limits: MicroParams
 ) -> None:
     """UsageError where the host has too few processors or bytes, with the bounds that fit."""
-    measured = _bounded(requested, limits)
+    measured = bounded(requested, limits)
     misfit = _too_many_threads(measured, capacity) or _too_many_bytes(measured, capacity)
     if misfit is not None:
         raise HostLacksError(
@@ -480,7 +351,7 @@ def _bytes(sizes: Mapping[TargetKey, int], part_of: Callable[[TargetKey], float]
 def _remedy(requested: Sequence[Measurement], capacity: HostCapacity, limits: MicroParams) -> str:
     """Return the bounds that make a suite fit, else what the host needs."""
     fitting, words = limits, []
-    if _too_many_threads(_bounded(requested, limits), capacity):
+    if _too_many_threads(bounded(requested, limits), capacity):
         candidates = range(max(len(capacity.near), len(capacity.far)), 0, -1)
         bounds = (replace(limits, threads=threads) for threads in candidates)
         threads = _first(bounds, requested, lambda each: not _too_many_threads(each, capacity))
@@ -488,11 +359,11 @@ def _remedy(requested: Sequence[Measurement], capacity: HostCapacity, limits: Mi
             return _without_misfits(requested, capacity, limits)
         fitting = threads
         words.append(f"-p threads={fitting.threads}")
-    bounded = _bounded(requested, fitting)
+    measured = bounded(requested, fitting)
     largest = max(
-        max(job.range_bytes, job.dram_range_bytes) for each in bounded for job in each.jobs
+        max(job.range_bytes, job.dram_range_bytes) for each in measured for job in each.jobs
     )
-    if _too_many_bytes(bounded, capacity):
+    if _too_many_bytes(measured, capacity):
         powers = (1 << power for power in range(largest.bit_length() - 1, 5, -1))
         bounds = (replace(fitting, range_bytes=size) for size in powers)
         sized = _first(bounds, requested, lambda each: not _too_many_bytes(each, capacity))
@@ -505,7 +376,7 @@ def _remedy(requested: Sequence[Measurement], capacity: HostCapacity, limits: Mi
                 f"free some space; {' '.join(words)} would measure the last-level cache of "
                 f"{format_bytes(capacity.llc_bytes)}"
             )
-    every, left = len(_bounded(requested, limits)), len(_bounded(requested, fitting))
+    every, left = len(bounded(requested, limits)), len(bounded(requested, fitting))
     note = f" (leaves out {every - left} of {counted(every, 'configuration')})"
     return f"add {' '.join(words)}{note if left < every else ''}"
 
@@ -517,8 +388,8 @@ def _first(
 ) -> MicroParams | None:
     """Return the first bounds with which something is measured, and it fits."""
     for limits in bounds:
-        bounded = _bounded(requested, limits)
-        if bounded and fits(bounded):
+        measured = bounded(requested, limits)
+        if measured and fits(measured):
             return limits
     return None
 
@@ -527,9 +398,9 @@ def _without_misfits(
     requested: Sequence[Measurement], capacity: HostCapacity, limits: MicroParams
 ) -> str:
     """Name the measurements of which each configuration has a processor for each thread."""
-    bounded = _bounded(requested, limits)
-    misfits = {each.name for each in bounded if _too_many_threads([each], capacity)}
-    fitting = dict.fromkeys(each.name for each in bounded if each.name not in misfits)
+    measured = bounded(requested, limits)
+    misfits = {each.name for each in measured if _too_many_threads([each], capacity)}
+    fitting = dict.fromkeys(each.name for each in measured if each.name not in misfits)
     host = "measure on a host with more processors"
     return f"add -p only={','.join(fitting)}; or {host}" if fitting else host
 
