@@ -40,7 +40,7 @@ from harness.cli.curve import (
     say_more,
 )
 from harness.cli.options import workload_commands
-from harness.cli.run import RunOptions
+from harness.cli.run_plan import RunOptions
 from harness.cli.show import exit_for
 from harness.cli.study import conduct_experiment
 from harness.errors import RunFailed, UsageError

@@ -30,7 +30,7 @@ from harness.cli.advise_trials import (
 )
 from harness.cli.common import given, print_json
 from harness.cli.curve import say_more
-from harness.cli.run import plan_of
+from harness.cli.run_plan import plan_of
 from harness.cli.show import exit_for
 from harness.cli.study import conduct, conduct_experiment
 from harness.engine import EngineFactory

@@ -14,7 +14,7 @@ import typer
 
 from harness.cli.advise_memory import MEMORY, MemoryArm
 from harness.cli.curve import More
-from harness.cli.run import RunOptions, of_arms, plan_of
+from harness.cli.run_plan import RunOptions, of_arms, plan_of
 from harness.errors import UsageError
 from harness.execution.resolved_run import ResolvedRun
 from harness.execution.run_time import Estimator, assumed_overhead_ns

@@ -11,8 +11,8 @@ import typer
 from harness.cli import show
 from harness.cli.common import print_json, store
 from harness.cli.options import workload_commands
-from harness.cli.run import RunOptions, plan_of
 from harness.cli.run_list import hours
+from harness.cli.run_plan import RunOptions, plan_of
 from harness.cli.study import conduct
 from harness.errors import RunFailed
 from harness.experiment.selection import pairs_of, twice

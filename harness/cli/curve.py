@@ -14,8 +14,8 @@ import typer
 from harness.cli import show
 from harness.cli.common import OutOption, print_json, short_phases, store
 from harness.cli.options import workload_commands
-from harness.cli.run import RunOptions, plan_of
 from harness.cli.run_list import hours, list_rows
+from harness.cli.run_plan import RunOptions, plan_of
 from harness.cli.study import conduct
 from harness.errors import RunFailed, UsageError
 from harness.execution.environment import Environment

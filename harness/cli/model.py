@@ -307,7 +307,7 @@ _MODELLED = "modelled"
 def _plan(text: str, options: VerifyOptions) -> Plan:
     """Return the runs of a case on the tier and on its model."""
     from harness import registry
-    from harness.cli.run import RunOptions, plan_of
+    from harness.cli.run_plan import RunOptions, plan_of
 
     words = text.split()
     if len(words) < 2:

@@ -12,7 +12,7 @@ from example_run import result
 from msgspec.structs import replace
 
 from harness import structs
-from harness.cli.run import of_arms
+from harness.cli.run_plan import of_arms
 from harness.errors import UsageError
 from harness.execution.resolved_run import ResolvedRun
 from harness.execution.run_list import checked_runs

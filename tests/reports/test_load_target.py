@@ -12,8 +12,8 @@ from msgspec.structs import asdict
 from narrowed import present
 from report_runs import Case, histogram, metric, write
 
-from harness.cli.run import RunOptions, plan_of
 from harness.cli.run import run as run_command
+from harness.cli.run_plan import RunOptions, plan_of
 from harness.errors import UsageError
 from harness.execution.resolved_run import ResolvedRun
 from harness.experiment.profile import Plan

@@ -14,8 +14,8 @@ from msgspec.structs import asdict
 from narrowed import present
 from report_runs import Case, metric, write
 
-from harness.cli.run import RunOptions, plan_of
 from harness.cli.run import run as run_command
+from harness.cli.run_plan import RunOptions, plan_of
 from harness.errors import RunFailed, UsageError
 from harness.execution.resolved_run import ResolvedRun
 from harness.execution.run_time import Budget
