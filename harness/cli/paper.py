@@ -24,16 +24,14 @@ from harness.models.score import ScoreStore
 from harness.paper.catalogue import Paper, find_paper
 from harness.paper.plan import (
     ENOUGH,
-    Cells,
     Chosen,
     Figure,
     FigureCell,
     PaperRequest,
     choose,
-    figure_runs,
     figures_of,
-    with_looks,
 )
+from harness.paper.study import Cells, figure_runs, with_looks
 from harness.store.run_store import Store
 from harness.terminal import print_table, say
 from harness.units import counted, parse_duration_ns
