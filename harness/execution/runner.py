@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import errno
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from functools import partial
 
 from harness.engine import Credentials, DataDirectories, Engine, MemoryPolicy
-from harness.errors import HarnessError, RunFailed, amending
+from harness.errors import HarnessError, amending
 from harness.execution.data import (
     changes_data,
     clients_of,
@@ -29,7 +28,8 @@ from harness.execution.engine_state import (
     relations_check,
     unused_memory,
 )
-from harness.execution.environment import KEEP_AWAY, Environment, work_directory
+from harness.execution.environment import Environment, work_directory
+from harness.execution.failure_causes import naming_full_tiers, naming_lost_data
 from harness.execution.instances import EngineInstances, seed_of_instance
 from harness.execution.memory_policy import in_force, policy_facts
 from harness.execution.observing import second_execution
@@ -60,20 +60,16 @@ from harness.supervise.process import ProcessId
 from harness.supervise.user_files import regular_bytes
 from harness.tiers.discovery import work_tier
 from harness.tiers.linux.kernel import LIVE
-from harness.tiers.linux.model import Tier
 from harness.tiers.linux.numa import GroupMemory, NodeResidency, group_memory, nodes
 from harness.tiers.linux.numa import residency as numa_residency
 from harness.tiers.memory_policy import caches_in_the_way, means_of
-from harness.tiers.resolve import check_space, free_now
+from harness.tiers.resolve import check_space
 from harness.tiers.traffic import TierTraffic
-from harness.units import MIB, format_bytes
 from harness.warnings import RunWarning
 from harness.workload import Session
 
 #: Where tables and indexes are.
 _HOLDING: tuple[Part, ...] = ("data", "index", "relations")
-#: Below it, a server may fail to write a file, however much it needs for the data.
-_FULL_BYTES = MIB
 _EXTERNAL = RunWarning(
     "external-server",
     "the harness does not run this server",
@@ -409,53 +405,6 @@ def _page_cached(resolved: EngineRun) -> bool:
     holding = [tier for part, tier in resolved.tiers.items() if part in _HOLDING]
     past = [t.model or t.facts.dax or t.facts.kind == "tmpfs" for t in holding]
     return bool(holding) and not any(past)
-
-
-@contextmanager
-def naming_lost_data(
-    places: Callable[[], DataDirectories | None], user: Credentials | None
-) -> Iterator[None]:
-    """RunFailed if another program removes the data; an error that follows from it says so.
-
-    A server whose files are removed has other words, or none: it has them open. ``places``: None
-    while none are there.
-    """
-
-    def lost(_: HarnessError | None = None) -> tuple[str, str] | None:
-        directories = places()
-        if directories is None or regular_bytes(directories["data"], user):
-            return None
-        return f"another program removed the files in {directories['data']} meanwhile", KEEP_AWAY
-
-    with amending(lost):
-        yield
-    if (problem := lost()) is not None:
-        raise RunFailed("measure", *problem)
-
-
-@contextmanager
-def naming_full_tiers(tiers: Iterable[Tier]) -> Iterator[None]:
-    """Name file systems without space in an error: not every message of a server does.
-
-    PostgreSQL 15 and its log have "could not write init file" alone.
-    """
-
-    def full(failure: HarnessError) -> tuple[str, str] | None:
-        sizes = [(tier, free_now(tier)) for tier in tiers if tier.claim.path is not None]
-        named = [
-            f"{format_bytes(size)} are free in {tier.claim.path} ({tier.name})"
-            for tier, size in sizes
-            if size is not None and size < _FULL_BYTES
-        ]
-        if not named:
-            return None
-        reason = os.strerror(errno.ENOSPC)
-        prefix = "" if reason in failure.context else f"{reason}: "
-        hint = failure.hint or "free space there, or place less data on it"
-        return f"{prefix}{', '.join(named)}", hint
-
-    with amending(full):
-        yield
 
 
 def _placement_checks(

@@ -18,6 +18,7 @@ from harness.errors import RunFailed, UsageError
 from harness.execution import run as run_module
 from harness.execution import runner
 from harness.execution.data import write_back
+from harness.execution.failure_causes import naming_full_tiers, naming_lost_data
 from harness.execution.repro import check_repeatable
 from harness.execution.resolved_run import ResolvedRun
 from harness.execution.run import Run
@@ -30,7 +31,6 @@ from harness.execution.run_list import (
     run_batch,
 )
 from harness.execution.run_time import Item, TimeLeft
-from harness.execution.runner import naming_full_tiers, naming_lost_data
 from harness.execution.schedule import Schedule
 from harness.experiment.placement import parse_placement
 from harness.experiment.profile import Plan
