@@ -15,8 +15,8 @@ from example_run import SPEC
 
 from harness.engine import DataDirectories
 from harness.errors import RunFailed, UsageError
+from harness.execution import failure_causes
 from harness.execution import run as run_module
-from harness.execution import runner
 from harness.execution.data import write_back
 from harness.execution.failure_causes import naming_full_tiers, naming_lost_data
 from harness.execution.repro import check_repeatable
@@ -347,7 +347,7 @@ def tier(name: str, path: str | None = "/mnt") -> Any:
     [({"ssd": 0}, True), ({"ssd": 8192, "pmem": MIB}, True), ({"ssd": MIB}, False), ({}, False)],
 )
 def test_a_failure_on_a_full_tier_names_it(monkeypatch, free_bytes, named):
-    monkeypatch.setattr(runner, "free_now", lambda place: free_bytes.get(place.name))
+    monkeypatch.setattr(failure_causes, "free_now", lambda place: free_bytes.get(place.name))
     tiers = [tier("ssd"), tier("pmem"), tier("dram", path=None)]
     with pytest.raises(RunFailed) as raised, naming_full_tiers(tiers):
         raise RunFailed("connect to PostgreSQL", "FATAL: could not write init file")
@@ -359,7 +359,7 @@ def test_a_failure_on_a_full_tier_names_it(monkeypatch, free_bytes, named):
 
 
 def test_a_reason_is_given_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(runner, "free_now", lambda place: 0)
+    monkeypatch.setattr(failure_causes, "free_now", lambda place: 0)
     reason = os.strerror(errno.ENOSPC)
     with pytest.raises(RunFailed) as raised, naming_full_tiers([tier("ssd")]):
         raise RunFailed("write", f"{reason}: /mnt/file")
