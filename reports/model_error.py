@@ -73,12 +73,12 @@ class ModelError:
 
 
 def not_kept(runs: Sequence[StoredRun]) -> dict[str, str]:
-    """Return the modelled runs that did not keep their model, each with the warning's code."""
+    """Return the modelled runs that did not keep their model, each with its warnings' codes."""
     disturbed = {}
     for run in runs:
         codes = [warning.code for warning in run.result.uncontrolled if warning.code in NOT_KEPT]
         if codes and modelled_tiers(run):
-            disturbed[run.run_id] = codes[0]
+            disturbed[run.run_id] = ", ".join(dict.fromkeys(codes))
     return disturbed
 
 

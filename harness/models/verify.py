@@ -18,13 +18,14 @@ _REPETITIONS = 2
 
 
 def disturbed(runs: Sequence[StoredRun]) -> dict[int, str]:
-    """Return the blocks whose runs do not say what the model does, each with a warning's code."""
-    return {
-        run.spec.block: warning.code
+    """Return the blocks whose runs do not say what the model does, each with warnings' codes."""
+    codes = grouped(
+        (run.spec.block, warning.code)
         for run in runs
         for warning in run.result.uncontrolled
         if warning.code in NOT_KEPT
-    }
+    )
+    return {block: ", ".join(dict.fromkeys(of_block)) for block, of_block in codes.items()}
 
 
 @dataclass(frozen=True, kw_only=True)
