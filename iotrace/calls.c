@@ -144,6 +144,19 @@ EXPORTED ssize_t sendfile64(int out, int in, off_t *from, size_t size) {
   return sendfile(out, in, from, size);
 }
 
+// A log is often longer than what is written of it: RocksDB reserves its space beforehand.
+EXPORTED int fallocate(int fd, int mode, off_t offset, off_t size) {
+  int result = (int)syscall(SYS_fallocate, fd, mode, offset, size);
+  if (result == 0 && mode == FALLOC_FL_KEEP_SIZE && page != NULL) {
+    reserved(fd, (uint64_t)offset + (uint64_t)size);
+  }
+  return result;
+}
+
+EXPORTED int fallocate64(int fd, int mode, off64_t offset, off64_t size) {
+  return fallocate(fd, mode, offset, size);
+}
+
 // These move no data for the caller, and decide when later reads wait.
 #define WRAP_ADVICE(name, kind)                                            \
   EXPORTED int name(int fd, kind offset, kind size, int advice);           \

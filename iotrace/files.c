@@ -20,10 +20,11 @@
 
 static struct open_file {
   uint8_t known; // part + 1 and flags; 0: unknown
-  bool grown;
+  uint8_t growth;
   uint64_t position;
   uint64_t ended;    // end of the last access + 1; 0: none yet
   uint64_t file_end; // of what was written, as last seen
+  uint64_t reserved; // until where it has space
   uint64_t unsynced;
   uint64_t identity;
 } open_files[MOST_DESCRIPTORS];
@@ -86,6 +87,7 @@ static uint8_t look_up(int descriptor, struct open_file *open) {
     bool writes = flags > 0 && (flags & O_ACCMODE) != O_RDONLY;
     uint64_t size = is_known ? (uint64_t)facts.st_size : 0;
     open->file_end = writes ? written_until(descriptor, size) : size;
+    open->reserved = later(open->reserved, size);
   }
   return result;
 }
@@ -166,6 +168,7 @@ void look_at_end(int descriptor, off_t offset) {
     struct stat facts;
     if (fstat(descriptor, &facts) == 0) {
       open->file_end = written_until(descriptor, (uint64_t)facts.st_size);
+      open->reserved = later(open->reserved, (uint64_t)facts.st_size);
     }
     errno = error;
   }
@@ -176,8 +179,16 @@ bool extends(int descriptor, off_t offset, uint64_t size) {
   uint64_t end = beginning(open, offset) + size;
   bool result = end > open->file_end;
   open->file_end = result ? end : open->file_end;
-  open->grown |= result;
+  if (result) {
+    open->growth |= end > open->reserved ? BEYOND_RESERVED : INTO_RESERVED;
+  }
   return result;
+}
+
+void reserved(int descriptor, uint64_t end) {
+  file_of(descriptor); // looks it up
+  struct open_file *open = open_file_at(descriptor);
+  open->reserved = later(open->reserved, end);
 }
 
 void add_unsynced(int descriptor, uint64_t bytes) {
@@ -188,9 +199,9 @@ uint64_t take_unsynced(int descriptor) {
   return __atomic_exchange_n(&open_file_at(descriptor)->unsynced, 0, __ATOMIC_RELAXED);
 }
 
-bool take_grown(int descriptor) {
+enum growth take_growth(int descriptor) {
   struct open_file *open = open_file_at(descriptor);
-  bool result = open->grown;
-  open->grown = false;
+  enum growth result = open->growth & BEYOND_RESERVED ? BEYOND_RESERVED : open->growth;
+  open->growth = NO_GROWTH;
   return result;
 }

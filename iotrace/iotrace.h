@@ -93,8 +93,11 @@ bool extends(int descriptor, off_t offset, uint64_t size);
 // Bytes written through the descriptor since its last sync. Counted, and taken by a sync.
 void add_unsynced(int descriptor, uint64_t bytes);
 uint64_t take_unsynced(int descriptor);
-// Whether a write through the descriptor was beyond the end since its last sync.
-bool take_grown(int descriptor);
+// Where writes through the descriptor were since its last sync: beyond the end, and there in space
+// that fallocate() had reserved, of which a sync has only to note that it is written.
+enum growth { NO_GROWTH, INTO_RESERVED, BEYOND_RESERVED };
+enum growth take_growth(int descriptor);
+void reserved(int descriptor, uint64_t end);
 
 // memory.c: applies the memory policy to a mapping that was just made.
 void place_mapping(void *start, size_t size, int flags);
@@ -166,7 +169,8 @@ struct access {
   struct file file;
   uint64_t offset, bytes; // of a sync: bytes written through its descriptor
   bool sequential;
-  bool grown; // syncs: the file grew since its last one
+  enum growth growth; // syncs: of the file since its last one
+  bool inode; // syncs: the file's inode is written, too
 };
 struct due {
   bool modelled; // whether a duration was drawn
@@ -176,7 +180,7 @@ struct due {
   uint64_t filling_ns; // processor time of filling the page cache
   uint64_t processor_ns; // of the kernel, for the request
   bool as_engine_saw;
-  bool flushes; // a volatile cache, once the writes are done: a thread waits for each
+  unsigned waits; // of the thread, one after the other: for the writes, the inode, the flush
 };
 // When a call that began at `start` would have ended on the modelled device of its part.
 struct due due_at(struct thread *thread, const struct access *access, uint64_t start);
@@ -197,7 +201,7 @@ struct call {
   struct file file;
   uint64_t start_ns;
   uint64_t unsynced; // of a sync
-  bool grown;
+  enum growth growth;
   bool probed, cached; // of a read, whether the page cache had it
   long preempted; // of a direct call on a modelled device: how often the thread had been before
 };

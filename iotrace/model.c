@@ -259,8 +259,8 @@ uint64_t device_read(struct thread *thread, unsigned device, uint64_t bytes, uin
 }
 
 // The service of a sync, by whether the file grew.
-static unsigned sync_of(unsigned number, bool grown) {
-  return grown && models_of_page()->devices[number].service[OPERATIONS].points != 0 ? OPERATIONS
+static unsigned sync_of(unsigned number, enum growth growth) {
+  return growth != NO_GROWTH && models_of_page()->devices[number].service[OPERATIONS].points != 0 ? OPERATIONS
                                                                                    : SYNC;
 }
 
@@ -284,13 +284,14 @@ static void write_back(struct thread *thread, unsigned number, uint64_t now) {
 static struct due device_due(unsigned number, enum operation operation, uint64_t end_ns) {
   return (struct due){.modelled = true,
                       .end_ns = end_ns,
+                      .waits = 1,
                       .processor_ns = models_of_page()->devices[number].processor_ns[operation]};
 }
 
 static struct due sync_due(unsigned number, uint64_t bytes, uint64_t end_ns) {
   const struct device *device = &models_of_page()->devices[number];
   struct due due = device_due(number, SYNC, end_ns);
-  due.flushes = bytes != 0 && device->volatile_cache != 0;
+  due.waits += bytes != 0 && device->volatile_cache != 0;
   return due;
 }
 
@@ -316,6 +317,7 @@ static struct due buffered(struct thread *thread, unsigned number, const struct 
                ? (struct due){.cached = true}
                : (struct due){.modelled = true,
                               .copies = copies,
+                              .waits = 1,
                               .end_ns = found.end_ns,
                               .filling_ns = found.filling_ns,
                               .processor_ns = device->processor_ns[READ]};
@@ -331,14 +333,14 @@ static struct due buffered(struct thread *thread, unsigned number, const struct 
       return device_due(number, WRITE, request(thread, number, WRITE, bytes, start, true));
     }
     cache_sync(&pages, &start);
-    unsigned sync = sync_of(number, take_grown(access->descriptor));
+    unsigned sync = sync_of(number, access->growth);
     return sync_due(number, access->bytes,
                     request(thread, number, sync, access->bytes, start, true));
   }
   pages.offset = 0; // and not where the next write() goes
   pages.bytes = size_of(access->descriptor);
   uint64_t dirty = cache_sync(&pages, &start);
-  unsigned sync = sync_of(number, access->grown);
+  unsigned sync = sync_of(number, access->growth);
   return sync_due(number, dirty, request(thread, number, sync, dirty, start, true));
 }
 

@@ -16,7 +16,7 @@
 #include <stdint.h>
 
 #define PAGE_MAGIC 0x31435254424f4954ULL // "TIOBTRC1"
-#define PAGE_VERSION 21
+#define PAGE_VERSION 22
 #define PAGE_SLOTS 1024
 #define PAGE_NAME 16
 
@@ -110,6 +110,9 @@ struct device {
   uint64_t depth_longer_ns[MODEL_DEPTHS];
   // By how much a request takes longer while calls are made on several processors.
   uint64_t elsewhere_ns[OPERATIONS];
+  // By how much a sync takes longer that writes the file's inode, and its processor time; 0: none does.
+  uint64_t inode_longer_ns;
+  uint64_t inode_processor_ns;
   // By enum operation, syncs by bytes that are dirty; the last: of syncs after writes beyond the
   // end of what was written of the file, which the file system has to note, too.
   struct service service[SERVICES];
@@ -141,7 +144,7 @@ struct models {
   uint64_t chunks_lost; // pages that found no chunk: they are never resident
 };
 _Static_assert(sizeof(struct service) == 2248, "the writer knows this layout");
-_Static_assert(sizeof(struct device) == 35 * 8 + 4 * 2248, "the writer knows this layout");
+_Static_assert(sizeof(struct device) == 37 * 8 + 4 * 2248, "the writer knows this layout");
 _Static_assert(sizeof(struct state) == 141 * 8, "the harness clears it");
 _Static_assert(sizeof(struct models) <= MODEL_BYTES, "models fit");
 
@@ -234,7 +237,9 @@ struct file_cell {
 
 struct file_counters {
   struct file_cell cells[FILE_SHARDS][ROLES][OPERATIONS];
-  uint64_t unused[6]; // ends with a line of the processors' caches
+  uint64_t written_at;   // on a modelled device, by the clock of files' times
+  uint64_t inode_dirty;  // its time has changed since the last sync
+  uint64_t unused[4]; // ends with a line of the processors' caches
 };
 
 struct files {

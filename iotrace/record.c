@@ -121,14 +121,16 @@ uint64_t wait_until(struct thread *thread, uint64_t now, uint64_t deadline) {
 }
 
 // A sync waits for its writes, and then for the flush, which begins later where the thread got no
-// processor in between. While no other thread wants one, a second sleep would only use processor time.
-static uint64_t wait_for_flush(struct thread *thread, uint64_t now, uint64_t deadline) {
-  uint64_t written = deadline > now ? now + (deadline - now) / 2 : now;
-  if (thread->wanted != 0) {
-    thread->wanted--;
-    if (written > now + thread->wake_ns) {
-      now = sleep_towards(thread, written);
-      deadline += now > written + WAITED_NS ? now - written : 0;
+// processor in between. While no other thread wants one, further sleeps would only use processor time.
+static uint64_t wait_in_turn(struct thread *thread, uint64_t now, uint64_t deadline,
+                             unsigned waits) {
+  bool wanted = waits > 1 && thread->wanted != 0;
+  thread->wanted -= wanted;
+  for (; wanted && waits > 1; waits--) {
+    uint64_t done = deadline > now ? now + (deadline - now) / waits : now;
+    if (done > now + thread->wake_ns) {
+      now = sleep_towards(thread, done);
+      deadline += now > done + WAITED_NS ? now - done : 0;
     }
   }
   return wait_until(thread, now, deadline);
@@ -160,7 +162,7 @@ struct call begin_call(int descriptor, enum operation operation, off_t offset) {
       look_at_end(descriptor, offset);
     } else if (operation == SYNC) { // what is written meanwhile may be left to the next one
       call.unsynced = take_unsynced(descriptor);
-      call.grown = take_grown(descriptor);
+      call.growth = take_growth(descriptor);
     }
     if (call.file.direct && models_of_page()->device_of[call.file.part] != 0) {
       call.preempted = times_preempted();
@@ -235,8 +237,71 @@ static void add_way_to_processor(const struct access *access, struct due *due, u
   if (last != 0 && last != here) {
     __atomic_store_n(&state->several_until, now + SEVERAL_NS, __ATOMIC_RELAXED);
   }
-  if (!access->grown && now < __atomic_load_n(&state->several_until, __ATOMIC_RELAXED)) {
+  if (access->growth == NO_GROWTH && now < __atomic_load_n(&state->several_until, __ATOMIC_RELAXED)) {
     due->end_ns += models->devices[number].elsewhere_ns[access->operation];
+  }
+}
+
+// The counters of a file; NULL where it is unknown, or the table is full.
+static struct file_counters *counters_of(uint64_t identity) {
+  struct files *files = files_of_page();
+  for (uint64_t i = 0; identity != 0 && i < FILE_PROBES; i++) {
+    uint64_t at = ((identity >> 32) + i) % FILES;
+    uint64_t key = __atomic_load_n(&files->keys[at], __ATOMIC_RELAXED);
+    if (key == 0 && __atomic_compare_exchange_n(&files->keys[at], &key, identity, false,
+                                                __ATOMIC_RELAXED, __ATOMIC_RELAXED)) {
+      key = identity;
+    }
+    if (key == identity) {
+      return &files->counters[at];
+    }
+  }
+  return NULL;
+}
+
+// Where a file system has no journal, a sync writes the inode of a file whose end or time has changed.
+// Linux changes the time with the first write of a tick of its clock, whichever process makes that.
+static bool writes_inode(const struct access *access) {
+  struct file_counters *file = counters_of(identity_of(access->descriptor));
+  if (file == NULL) {
+    return access->growth != NO_GROWTH;
+  }
+  if (access->operation == WRITE) {
+    uint64_t tick = clock_ns(CLOCK_REALTIME_COARSE);
+    if (__atomic_exchange_n(&file->written_at, tick, __ATOMIC_RELAXED) != tick) {
+      __atomic_store_n(&file->inode_dirty, 1, __ATOMIC_RELAXED);
+    }
+  }
+  bool syncs = access->operation == SYNC || access->file.durable;
+  bool dirty = syncs && __atomic_exchange_n(&file->inode_dirty, 0, __ATOMIC_RELAXED) != 0;
+  return dirty || access->growth != NO_GROWTH;
+}
+
+// What a sync has to note of the file. The durations of one that grew beyond its space contain that.
+static void note_inode(struct access *access) {
+  const struct models *models = models_of_page();
+  const struct device *device = &models->devices[models->device_of[access->part] - 1];
+  if (access->operation == WRITE && access->file.durable) {
+    access->growth = take_growth(access->descriptor);
+  }
+  if (device->inode_longer_ns != 0 && access->operation != READ) {
+    access->inode = writes_inode(access);
+    if (access->growth == INTO_RESERVED || device->service[OPERATIONS].points == 0) {
+      access->growth = NO_GROWTH;
+    }
+  }
+}
+
+static void add_inode(const struct access *access, struct due *due) {
+  const struct models *models = models_of_page();
+  const struct device *device = &models->devices[models->device_of[access->part] - 1];
+  if (!access->inode || !due->modelled) {
+    return;
+  }
+  due->waits++;
+  if (access->growth == NO_GROWTH) {
+    due->end_ns += device->inode_longer_ns;
+    due->processor_ns += device->inode_processor_ns;
   }
 }
 
@@ -257,7 +322,9 @@ static void add_overdue(struct thread *thread, uint64_t late_ns) {
 // Waits until the call would have ended on the modelled device of its part; when that is over.
 static uint64_t wait_for_device(struct thread *thread, struct cell *cell, const struct call *call,
                                 struct access *access, uint64_t end) {
+  note_inode(access);
   struct due due = due_at(thread, access, call->start_ns);
+  add_inode(access, &due);
   add(&cell->cached, due.cached);
   if (!due.modelled) {
     return end;
@@ -283,8 +350,7 @@ static uint64_t wait_for_device(struct thread *thread, struct cell *cell, const 
     processor_ns += later(due.filling_ns, copied_ns) - copied_ns;
     begun = processor_ns != 0 ? clock_ns(CLOCK_THREAD_CPUTIME_ID) : 0;
     uint64_t lost = use_processor(later(processor_ns, thread->excess_ns) - thread->excess_ns);
-    end = due.flushes ? wait_for_flush(thread, now_ns(), due.end_ns + lost)
-                      : wait_until(thread, now_ns(), due.end_ns + lost);
+    end = wait_in_turn(thread, now_ns(), due.end_ns + lost, due.waits);
   }
   if (due.as_engine_saw && end > due.end_ns) {
     add_overdue(thread, end - due.end_ns);
@@ -297,23 +363,6 @@ static uint64_t wait_for_device(struct thread *thread, struct cell *cell, const 
     settle_excess(thread, thread->rested_ns - begun, processor_ns);
   }
   return end;
-}
-
-// The counters of a file; NULL where it is unknown, or the table is full.
-static struct file_counters *counters_of(uint64_t identity) {
-  struct files *files = files_of_page();
-  for (uint64_t i = 0; identity != 0 && i < FILE_PROBES; i++) {
-    uint64_t at = ((identity >> 32) + i) % FILES;
-    uint64_t key = __atomic_load_n(&files->keys[at], __ATOMIC_RELAXED);
-    if (key == 0 && __atomic_compare_exchange_n(&files->keys[at], &key, identity, false,
-                                                __ATOMIC_RELAXED, __ATOMIC_RELAXED)) {
-      key = identity;
-    }
-    if (key == identity) {
-      return &files->counters[at];
-    }
-  }
-  return NULL;
 }
 
 static void count_file(const struct thread *thread, int descriptor, enum operation operation,
@@ -355,7 +404,7 @@ ssize_t end_call(const struct call *call, enum operation operation, off_t offset
   add(&cell->calls, 1);
   add(&cell->probed, call->probed);
   add(&cell->cached, call->cached);
-  struct access access = {call->descriptor, part, operation, call->file, 0, 0, false, call->grown};
+  struct access access = {call->descriptor, part, operation, call->file, 0, 0, false, call->growth, false};
   if (result < 0) {
     add(&cell->errors, 1);
   } else {

@@ -19,7 +19,12 @@ from harness import paths
 from harness.errors import UsageError, unknown
 from harness.experiment.placement import DIRECTORY_PARTS, Part
 from harness.later import np
-from harness.models.device_document import DeviceDocument, Directions, MeasuredTier
+from harness.models.device_document import (
+    DeviceDocument,
+    Directions,
+    ExtraDocument,
+    MeasuredTier,
+)
 from harness.models.durations import PROBABILITIES, Durations, constant, of_quantiles
 from harness.models.page_cache import PageCache
 from harness.store.documents import attributes
@@ -85,12 +90,8 @@ class WriteBuffer:
 
 
 @dataclass(frozen=True)
-class AfterWork:
-    """By how much a call takes longer, and its processor time, after its thread has worked.
-
-    In full after 300 µs of the thread's processor time since its last call, and less after less:
-    what the kernel needs has left the processor's caches.
-    """
+class Extra:
+    """By how much a call takes longer, and its processor time."""
 
     longer_ns: int
     processor_ns: int
@@ -110,7 +111,12 @@ class DeviceModel:
     ``fill_ns``: processor time of a page that is not cached: to allocate, insert and copy it.
     ``processor_ns``: the kernel's processor time of a request by operation, of 4 KiB; a sync whose
     processor time is stated is not passed on to the base tier, whose own work would be added.
-    ``after_work``: by operation. ``depth_longer_ns``: by how much a read takes longer where 2, 4,
+    ``after_work``: by operation, what a call takes more after its thread has worked: in full after
+    300 µs of the thread's processor time since its last call, and less after less, since what the
+    kernel needs has left the processor's caches.
+    ``inode_write``: what a sync takes more that writes the file's inode, which is so on file
+    systems without a journal where the file's end or time has changed; None: no sync writes it.
+    ``depth_longer_ns``: by how much a read takes longer where 2, 4,
     8 and so on requests are under way, itself included; linear between them.
     ``elsewhere_ns``: by operation, by how much a request takes longer while calls are made on
     several processors, of which one gets the device's interrupts; without syncs of files that grew.
@@ -135,7 +141,8 @@ class DeviceModel:
     readahead_bytes: int = DEFAULT_READAHEAD_BYTES
     fill_ns: int = 0
     processor_ns: Mapping[str, int] = field(default_factory=dict)
-    after_work: Mapping[str, AfterWork] = field(default_factory=dict)
+    after_work: Mapping[str, Extra] = field(default_factory=dict)
+    inode_write: Extra | None = None
     depth_longer_ns: tuple[int, ...] = ()
     elsewhere_ns: Mapping[str, int] = field(default_factory=dict)
     directions: Directions = "shared"
@@ -165,6 +172,8 @@ class DeviceModel:
                     name: attributes(work, "longer_ns", "processor_ns")
                     for name, work in self.after_work.items()
                 },
+                "inode_write": self.inode_write
+                and attributes(self.inode_write, "longer_ns", "processor_ns"),
                 "depth": list(self.depth_longer_ns),
                 "elsewhere": dict(self.elsewhere_ns),
                 "write_buffer": self.write_buffer
@@ -300,13 +309,15 @@ def load_model(path: Path) -> DeviceModel:
         readahead_bytes=parse_size(value.readahead),
         fill_ns=parse_duration_ns(value.fill),
         processor_ns={name: parse_duration_ns(text) for name, text in value.processor.items()},
-        after_work={
-            name: AfterWork(parse_duration_ns(work.longer), parse_duration_ns(work.processor))
-            for name, work in value.after_work.items()
-        },
+        after_work={name: _extra(work) for name, work in value.after_work.items()},
+        inode_write=_extra(value.inode_write) if value.inode_write else None,
         depth_longer_ns=tuple(map(parse_duration_ns, value.longer_at_depth)),
         elsewhere_ns={name: parse_duration_ns(text) for name, text in value.elsewhere.items()},
     )
+
+
+def _extra(stated: ExtraDocument) -> Extra:
+    return Extra(parse_duration_ns(stated.longer), parse_duration_ns(stated.processor))
 
 
 def _points(
@@ -393,12 +404,13 @@ def models_table(
 
 def _device(model: DeviceModel, cache: PageCache) -> bytes:
     buffer = model.write_buffer
-    after_work = [model.after_work.get(operation, AfterWork(0, 0)) for operation in OPERATIONS]
+    after_work = [model.after_work.get(operation, Extra(0, 0)) for operation in OPERATIONS]
+    inode = model.inode_write or Extra(0, 0)
     deepest = model.depth_longer_ns[-1:] or (0,)
     beyond = deepest * (MOST_DEPTHS - max(1, len(model.depth_longer_ns)))
     pages = _UNLIMITED_PAGES if cache.size_bytes is None else cache.size_bytes // _PAGE_BYTES
     return struct.pack(
-        "<35Q",
+        "<37Q",
         min(model.parallel, MOST_PARALLEL),
         int(model.directions == "separate"),
         _ps_per_byte(model, "read"),
@@ -422,6 +434,8 @@ def _device(model: DeviceModel, cache: PageCache) -> bytes:
         *(model.depth_longer_ns or (0,)),
         *beyond,
         *(model.elsewhere_ns.get(operation, 0) for operation in OPERATIONS),
+        inode.longer_ns,
+        inode.processor_ns,
     ) + b"".join(
         _service(model.points.get(operation, ()), model.bandwidth.get(direction(operation), 0))
         for operation in SERVICES

@@ -44,8 +44,8 @@ class MeasuredTier(Struct, frozen=True):
     host_id: str
 
 
-class AfterWorkDocument(Struct, frozen=True):
-    """By how much a call takes longer, and its processor time, after its thread worked 300 us."""
+class ExtraDocument(Struct, frozen=True):
+    """By how much a call takes longer, and its processor time."""
 
     longer: _Duration
     processor: _Duration
@@ -101,9 +101,20 @@ class DeviceDocument(
         ),
     ] = field(default_factory=dict)
     after_work: Annotated[
-        Mapping[_Operation, AfterWorkDocument],
-        Meta(min_length=1, description=AfterWorkDocument.__doc__),
+        Mapping[_Operation, ExtraDocument],
+        Meta(
+            min_length=1,
+            description="by how much a call takes longer, and its processor time, after its thread "
+            "worked 300 us",
+        ),
     ] = field(default_factory=dict)
+    inode_write: Annotated[
+        ExtraDocument | None,
+        Meta(
+            description="by how much a sync takes longer that writes the file's inode, as file "
+            "systems without a journal do where the file's end or time has changed"
+        ),
+    ] = None
     volatile_cache: Annotated[
         bool,
         Meta(

@@ -17,15 +17,15 @@ from harness.models.device import (
     GROWN,
     MOST_PARALLEL,
     OPERATIONS,
-    AfterWork,
     DeviceModel,
+    Extra,
     SizePoint,
     direction,
     model_folders,
 )
 from harness.models.device_document import (
-    AfterWorkDocument,
     DeviceDocument,
+    ExtraDocument,
     MeasuredTier,
 )
 from harness.models.durations import PROBABILITIES, of_histogram
@@ -52,12 +52,14 @@ _SEPARATE = 1.5
 _PAGE_BYTES = 4096
 #: More requests under way do not raise the rate where it is this share of the highest one.
 _OF_HIGHEST_RATE = 0.95
+#: A sync that writes the inode takes longer by at least this share.
+_LEAST_INODE_SHARE = 0.1
 #: End the names of measurements of calls after work, and of calls on all processors in turn.
 _AFTER_WORK, _ELSEWHERE = "_after_work", "_elsewhere"
 _NEEDED = (
     *MEASURED,
     *(f"{name}{end}" for end in (_AFTER_WORK, _ELSEWHERE) for name in OPERATIONS),
-    *("parallel", "cold_read", "scan", "checkpoint"),
+    *("sync_inode", "parallel", "cold_read", "scan", "checkpoint"),
 )
 #: With fewer calls that did not wait for a throttle, durations of a size are not known.
 _LEAST_SHARE = 0.03
@@ -123,6 +125,7 @@ def model_of(run: StoredRun, name: str) -> DeviceModel:
         if buffered
         else {},
         after_work=dict(_after_work(metrics)) if buffered else {},
+        inode_write=_inode_write(metrics) if buffered else None,
         depth_longer_ns=() if in_memory else depth_longer_ns,
         elsewhere_ns=elsewhere_ns if buffered else {},
         volatile_cache=facts.volatile_cache is not False,
@@ -256,17 +259,30 @@ def _fill_ns(run: StoredRun) -> int:
     return max(0, round(longer_ns / (size_bytes / _PAGE_BYTES)))
 
 
-def _after_work(metrics: Sequence[Metric]) -> Iterator[tuple[str, AfterWork]]:
-    """Yield by how much a call of the smallest size takes longer where work comes before it."""
+def _after_work(metrics: Sequence[Metric]) -> Iterator[tuple[str, Extra]]:
+    """Yield what a call of the smallest size takes more where work comes before it."""
     for operation in OPERATIONS:
-        after = f"{operation}{_AFTER_WORK}"
-        hot, cold = (
-            hdr.decode(_smallest(metrics, MEASURED[operation], measurement).hdr or "")
-            for measurement in (operation, after)
-        )
-        longer_ns = max(0, round(cold.percentile(50) - hot.percentile(50)))
-        processor_ns = _processor_ns(metrics, after) - _processor_ns(metrics, operation)
-        yield operation, AfterWork(longer_ns, max(0, processor_ns))
+        yield operation, _extra(metrics, operation, f"{operation}{_AFTER_WORK}")
+
+
+def _inode_write(metrics: Sequence[Metric]) -> Extra | None:
+    """Return what a sync takes more that writes the inode; None where none does, for the journal.
+
+    Then the change of the file's time, which the sync leaves to the journal, is a little dearer.
+    """
+    extra = _extra(metrics, "sync", "sync_inode")
+    alone = hdr.decode(_smallest(metrics, MEASURED["sync"], "sync").hdr or "")
+    return extra if extra.longer_ns >= _LEAST_INODE_SHARE * alone.percentile(50) else None
+
+
+def _extra(metrics: Sequence[Metric], operation: str, measurement: str) -> Extra:
+    """Return what a measurement's calls of the smallest size take more than the operation's."""
+    alone, longer = (
+        hdr.decode(_smallest(metrics, MEASURED[operation], name).hdr or "").percentile(50)
+        for name in (operation, measurement)
+    )
+    processor_ns = _processor_ns(metrics, measurement) - _processor_ns(metrics, operation)
+    return Extra(max(0, round(longer - alone)), max(0, processor_ns))
 
 
 def _elsewhere_ns(metrics: Sequence[Metric], operation: str, processors: int) -> int:
@@ -344,10 +360,8 @@ def as_yaml(model: DeviceModel) -> str:
         "readahead": _size(model.readahead_bytes),
         "fill": f"{model.fill_ns}ns",
         "processor": {name: _microseconds(ns) for name, ns in model.processor_ns.items()},
-        "after_work": {
-            name: AfterWorkDocument(_microseconds(w.longer_ns), _microseconds(w.processor_ns))
-            for name, w in model.after_work.items()
-        },
+        "after_work": {name: _extra_document(work) for name, work in model.after_work.items()},
+        "inode_write": model.inode_write and _extra_document(model.inode_write),
         "longer_at_depth": tuple(map(_microseconds, model.depth_longer_ns)),
         "elsewhere": {name: _microseconds(ns) for name, ns in model.elsewhere_ns.items()},
         "bandwidth": {name: f"{_megabytes(rate)}/s" for name, rate in model.bandwidth.items()},
@@ -359,6 +373,10 @@ def as_yaml(model: DeviceModel) -> str:
     }
     document = DeviceDocument(**keys).to_json()
     return yaml.safe_dump(document, sort_keys=False, allow_unicode=True, width=1000)
+
+
+def _extra_document(extra: Extra) -> ExtraDocument:
+    return ExtraDocument(_microseconds(extra.longer_ns), _microseconds(extra.processor_ns))
 
 
 def _size(size_bytes: int) -> str:

@@ -20,6 +20,9 @@
  * processor's caches: with `touch_bytes` each thread writes to so much memory before an operation.
  * Its threads run on all processors, of which one gets the device's interrupts and wakes a thread on
  * another one later: with `migrate` each thread goes to its next processor before an operation.
+ * Linux notes a file's time with the first write of a tick of its clock (4 ms at 250 Hz), and on a file
+ * system without a journal the next sync writes the inode: in one of 40 that follow one another, but in
+ * each of a log that is synced every 4 ms. With `retimed` the file's time is set back before each write.
  * Neither that time nor its processor time is part of a figure.
  *
  * The first word of each 4 KiB of a file states its place: every read that begins there is checked,
@@ -47,6 +50,7 @@ static const struct tb_param params[] = {
     TB_FLAG_KEY(struct file_job, "grouped", grouped, false),
     TB_FLAG_KEY(struct file_job, "cold", cold, false),
     TB_FLAG_KEY(struct file_job, "migrate", migrate, false),
+    TB_FLAG_KEY(struct file_job, "retimed", retimed, false),
     MB_BYTES_KEY(struct file_job, "touch_bytes", touch_bytes, 0),
     {0},
 };
@@ -71,8 +75,10 @@ static bool contradicts(const struct mb_job *job, const struct file_job *file,
                                "and with direct no");
     if (file->queue_depth > 1 && (job->pace.bytes_per_second || job->pace.pause_ns))
         return !tb_fail(error, "queue_depth: must be 1 with a pace");
-    if (file->queue_depth > 1 && (file->touch_bytes || file->migrate))
-        return !tb_fail(error, "queue_depth: must be 1 with touch_bytes and with migrate");
+    if (file->retimed && !file->write)
+        return !tb_fail(error, "retimed: only writes change the file's time");
+    if (file->queue_depth > 1 && (file->touch_bytes || file->migrate || file->retimed))
+        return !tb_fail(error, "queue_depth: must be 1 with touch_bytes, migrate and retimed");
     if (file->cold && (file->write || file->direct != DIRECT_NO))
         return !tb_fail(error, "cold: only reads with direct no find the page cache empty");
     if (file->direct == DIRECT_YES && file->access_bytes % 512 != 0)

@@ -33,7 +33,7 @@ struct file_job {
     bool write, random, appends, grouped;
     enum sync sync;
     enum direct direct;
-    bool cold, migrate;
+    bool cold, migrate, retimed;
     uint64_t access_bytes, sync_every, touch_bytes;
     uint32_t queue_depth;
 

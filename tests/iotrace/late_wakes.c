@@ -1,5 +1,5 @@
 // A clock that moves by 1 us at each reading, and sleeps that end late by LATE_WAKES: microseconds,
-// one after the other, and then 0. Preloaded before libiotrace.so.
+// one after the other, and then 0. Files' times change every 400 ms. Preloaded before libiotrace.so.
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <stdarg.h>
@@ -13,7 +13,9 @@ static uint64_t now = 1000000000;
 static char *late;
 
 int clock_gettime(clockid_t clock, struct timespec *time) {
-  uint64_t read = clock == CLOCK_MONOTONIC ? (now += 1000) : now;
+  uint64_t read = clock == CLOCK_MONOTONIC         ? (now += 1000)
+                  : clock == CLOCK_REALTIME_COARSE ? now - now % 400000000
+                                                   : now;
   time->tv_sec = (time_t)(read / 1000000000);
   time->tv_nsec = (long)(read % 1000000000);
   return 0;

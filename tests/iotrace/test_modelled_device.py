@@ -9,7 +9,7 @@ from traced_calls import DATA_READ, DATA_SYNC, DATA_WRITE, WAL_SYNC, WAL_WRITE, 
 
 from harness.drivers.client_program import histogram
 from harness.models import durations
-from harness.models.device import AfterWork, DeviceModel, SizePoint, WriteBuffer
+from harness.models.device import DeviceModel, Extra, SizePoint, WriteBuffer
 
 
 @pytest.mark.parametrize("in_engine", [False, True])
@@ -107,7 +107,7 @@ def test_a_call_uses_the_processor_time_of_the_device_and_sleeps_once(trace, run
 def test_a_call_takes_longer_after_the_thread_has_worked(trace, run):
     """In full after 300 us of its own processor time, of which it uses less between two calls."""
     model = DeviceModel("disk", "", "published", False, points=constant(read=10, write=1, sync=1))
-    use(trace, replace(model, after_work={"read": AfterWork(300_000_000, 0)}))
+    use(trace, replace(model, after_work={"read": Extra(300_000_000, 0)}))
     run(
         "import time\n" + STORED + "read = lambda: os.pread(fd, 4096, 0)\nread()\nread()\n"
         "start = time.thread_time_ns()\nwhile time.thread_time_ns() - start < 1e6: pass\nread()"

@@ -3,21 +3,24 @@
 from dataclasses import replace
 
 import pytest
-from modelled_tier import OPEN_TABLE, buffered, use
+from modelled_tier import OPEN_TABLE, buffered, constant, use
+
+from harness.models.device import Extra
 
 
 @pytest.fixture
 def syncs(trace, run, late_wakes, virtual_time):
     """Make syncs of 100 ms: the sleeps and the milliseconds of each."""
 
-    def syncs(late_ms, calls, written=4096, **model):
+    def syncs(late_ms, calls, written=4096, moves=0, reserve=0, **model):
         use(trace, replace(buffered(read=1, write=1, sync=100_000), **model))
         virtual_time(late_ms)
         printed = run(
             OPEN_TABLE + "import ctypes, time\n"
             f"sleeps = ctypes.c_int.in_dll(ctypes.CDLL({str(late_wakes)!r}), 'sleeps')\n"
-            f"for _ in range({calls}):\n"
-            f"    os.pwrite(fd, bytes({written}), 0)\n"
+            f"ctypes.CDLL(None).fallocate(fd, 1, 0, ctypes.c_long({reserve}))\n"
+            f"for i in range({calls}):\n"
+            f"    os.pwrite(fd, bytes({written}), i * {moves})\n"
             "    before, start = sleeps.value, time.monotonic_ns()\n"
             "    os.fdatasync(fd)\n"
             "    print(sleeps.value - before, round((time.monotonic_ns() - start) / 1e6))"
@@ -47,3 +50,24 @@ def test_a_sync_of_a_device_without_a_volatile_cache_sleeps_once(syncs):
 
 def test_a_sync_with_nothing_to_write_sleeps_once(syncs):
     assert syncs([50, 0], 3, written=0) == [(1, 150), (1, 100), (1, 100)]
+
+
+INODE = Extra(50_000_000, 0)
+
+
+def test_a_sync_that_writes_the_inode_waits_for_it_too(syncs):
+    assert syncs([50, 0], 2, inode_write=INODE) == [(1, 200), (3, 150)]
+
+
+def test_a_sync_writes_the_inode_after_the_first_write_of_a_tick(syncs):
+    """The clock of files' times ticks at 1.2 and 1.6 s, and the first write is at 1 s."""
+    durations_ms = [ms for _, ms in syncs([], 6, inode_write=INODE)]
+    assert durations_ms == [150, 100, 150, 100, 100, 150]
+
+
+@pytest.mark.parametrize(("inode_write", "reserved_ms"), [(INODE, 150), (None, 300)])
+def test_growth_into_reserved_space_takes_what_the_inode_takes(syncs, inode_write, reserved_ms):
+    """Or, with a journal, what any growth takes. The third write is beyond that space."""
+    points = constant(read=1, write=1, sync=100_000, grown_sync=300_000)
+    growing = {"moves": 4096, "reserve": 8192, "points": points, "inode_write": inode_write}
+    assert [ms for _, ms in syncs([], 3, **growing)] == [reserved_ms, reserved_ms, 300]

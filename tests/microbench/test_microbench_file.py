@@ -20,7 +20,9 @@ from microbench_build import execute, jobs, measured, spec_of
 KIB, MIB, MS = 1 << 10, 1 << 20, 1_000_000
 #: Of all architectures.
 SYS_IO_URING_SETUP = 425
-CALL = re.compile(r"\b(fadvise64|pread64|pwrite64|fsync|fdatasync|ftruncate|io_uring_enter)\(")
+CALL = re.compile(
+    r"\b(fadvise64|pread64|pwrite64|fsync|fdatasync|ftruncate|utimensat|io_uring_enter)\("
+)
 
 
 @pytest.fixture(params=["disk", "memory"])
@@ -144,6 +146,7 @@ def test_a_queue_is_filled_again_and_again(microbench, place, operation):
         (file(operation="write", threads=3), {"pwrite64": 288}),
         (log(), {"pwrite64": 288, "fdatasync": 288}),
         (log(sync="fsync", sync_every=4, threads=3), {"pwrite64": 288, "fsync": 72}),
+        (log(retimed=True), {"pwrite64": 288, "fdatasync": 288, "utimensat": 288}),
         # The file has room for 16, and is cut for those that follow.
         (log(appends=True), {"pwrite64": 288, "fdatasync": 288, "ftruncate": 299 // 16}),
     ],
@@ -232,6 +235,7 @@ def test_a_pace_is_kept_without_the_processor(microbench, memory):
         ("queue_depth", {"queue_depth": 2, "pace": {"pause_ns": 5}}),
         ("queue_depth", {"queue_depth": 2, "touch_bytes": 64}),
         ("cold", {"cold": True}),
+        ("retimed", {"retimed": True}),
         ("cold", {"cold": True, "direct": "no", "operation": "write"}),
         ("access_bytes", {"direct": "yes", "access_bytes": 576}),
         ("access_bytes", {"access_bytes": 100}),

@@ -111,11 +111,13 @@ def device_suite(
     next_to_writes: float = 0.5,
     host_id: str = "a1b2c3d4",  # as of all other runs
     host: str = "lab1",
+    inode_write: float = 0.3,
 ) -> StoredRun:
     """A run of the suite ``device-model`` on a tier on which 4 KiB take that long, and 16 KiB
     twice as long, and 8 µs more where they fill the page cache; with ``more`` metrics.
 
-    ``next_to_writes``: of what reads move alone; writes have half of it next to reads."""
+    ``next_to_writes``: of what reads move alone; writes have half of it next to reads.
+    ``inode_write``: by how much a sync takes longer that writes the inode, of one that does not."""
     metrics = []
     for operation, name in MEASURED.items():
         for size, times in ((4096, 1), (16384, 2)):
@@ -125,17 +127,20 @@ def device_suite(
                 metric("operation_kernel_ns", [us * times * US / 4], "lower", **labels),
                 metric("bandwidth_bytes_per_second", [1.2345e9 / us], "higher", **labels),
             ]
-    for operation in OPERATIONS:  # 4 KiB take a tenth longer after work
-        after: dict[str, Any] = {
-            "measurement": f"{operation}_after_work",
+    # 4 KiB take a tenth longer after work.
+    dearer = [(operation, f"{operation}_after_work", 1.1) for operation in OPERATIONS]
+    for operation, measurement, times in (*dearer, ("sync", "sync_inode", 1 + inode_write)):
+        of_dearer: dict[str, Any] = {"measurement": measurement, "access_size_bytes": 4096}
+        metrics += [
+            metric(MEASURED[operation], calls(us * times, 1000), "lower", **of_dearer),
+            metric("operation_kernel_ns", [us * US / 2], "lower", **of_dearer),
+            metric("write_call_duration_ns", calls(us / 20, 1000), "lower", **of_dearer),
+        ]
+    for operation in OPERATIONS:
+        elsewhere: dict[str, Any] = {
+            "measurement": f"{operation}_elsewhere",
             "access_size_bytes": 4096,
         }
-        metrics += [
-            metric(MEASURED[operation], calls(us * 1.1, 1000), "lower", **after),
-            metric("operation_kernel_ns", [us * US / 2], "lower", **after),
-            metric("write_call_duration_ns", calls(us / 20, 1000), "lower", **after),
-        ]
-        elsewhere = after | {"measurement": f"{operation}_elsewhere"}
         on_all = [us * US] * 500 + [us * 1.5 * US] * 500  # on two processors
         metrics.append(metric(MEASURED[operation], histogram(on_all), "lower", **elsewhere))
     rate = 1.2345e9 / us

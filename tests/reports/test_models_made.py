@@ -7,7 +7,7 @@ import pytest
 from explained_runs import device_suite
 from report_runs import histogram, metric
 
-from harness.models.device import OPERATIONS, load_model
+from harness.models.device import OPERATIONS, Extra, load_model
 from harness.models.make import as_yaml, model_of
 from harness.store.runs import StoredRun
 
@@ -85,6 +85,18 @@ def test_a_model_keeps_what_work_before_a_call_adds(tmp_path):
     assert {work.processor_ns for work in after_work.values()} == {25_000}
     longer = [after_work[operation].longer_ns for operation in OPERATIONS]
     assert longer == pytest.approx([10_000] * 3, rel=0.05)
+
+
+@pytest.mark.parametrize(
+    ("share", "inode_write"),
+    [(0.3, Extra(pytest.approx(30_000, rel=0.05), 25_000)), (0.05, None)],
+)
+def test_a_model_keeps_what_writing_the_inode_adds(tmp_path, share, inode_write):
+    """With a journal no sync writes it, and the new time of the file costs next to nothing."""
+    path = tmp_path / "made.yml"
+    made = model_of(device_suite(tmp_path, "ssd", 100, inode_write=share), "made")
+    path.write_text(as_yaml(made))
+    assert load_model(path).inode_write == inode_write
 
 
 def test_a_model_keeps_what_calls_take_longer_on_other_processors(tmp_path):
