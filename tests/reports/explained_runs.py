@@ -129,10 +129,10 @@ def device_suite(
             ]
     # 4 KiB take a tenth longer after work.
     dearer = [(operation, f"{operation}_after_work", 1.1) for operation in OPERATIONS]
-    for operation, measurement, times in (*dearer, ("sync", "sync_inode", 1 + inode_write)):
+    for operation, measurement, factor in (*dearer, ("sync", "sync_inode", 1 + inode_write)):
         of_dearer: dict[str, Any] = {"measurement": measurement, "access_size_bytes": 4096}
         metrics += [
-            metric(MEASURED[operation], calls(us * times, 1000), "lower", **of_dearer),
+            metric(MEASURED[operation], calls(us * factor, 1000), "lower", **of_dearer),
             metric("operation_kernel_ns", [us * US / 2], "lower", **of_dearer),
             metric("write_call_duration_ns", calls(us / 20, 1000), "lower", **of_dearer),
         ]

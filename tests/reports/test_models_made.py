@@ -7,7 +7,7 @@ import pytest
 from explained_runs import device_suite
 from report_runs import histogram, metric
 
-from harness.models.device import OPERATIONS, Extra, load_model
+from harness.models.device import OPERATIONS, load_model
 from harness.models.make import as_yaml, model_of
 from harness.store.runs import StoredRun
 
@@ -87,16 +87,19 @@ def test_a_model_keeps_what_work_before_a_call_adds(tmp_path):
     assert longer == pytest.approx([10_000] * 3, rel=0.05)
 
 
-@pytest.mark.parametrize(
-    ("share", "inode_write"),
-    [(0.3, Extra(pytest.approx(30_000, rel=0.05), 25_000)), (0.05, None)],
-)
-def test_a_model_keeps_what_writing_the_inode_adds(tmp_path, share, inode_write):
-    """With a journal no sync writes it, and the new time of the file costs next to nothing."""
+def test_a_model_keeps_what_writing_the_inode_adds(tmp_path):
     path = tmp_path / "made.yml"
-    made = model_of(device_suite(tmp_path, "ssd", 100, inode_write=share), "made")
-    path.write_text(as_yaml(made))
-    assert load_model(path).inode_write == inode_write
+    path.write_text(as_yaml(model_of(device_suite(tmp_path, "ssd", 100), "made")))
+    inode_write = load_model(path).inode_write
+    assert inode_write is not None
+    assert inode_write.longer_ns == pytest.approx(30_000, rel=0.05)
+    assert inode_write.processor_ns == 25_000
+
+
+def test_with_a_journal_no_sync_writes_the_inode(tmp_path):
+    """The new time of the file costs next to nothing."""
+    made = model_of(device_suite(tmp_path, "ssd", 100, inode_write=0.05), "made")
+    assert made.inode_write is None
 
 
 def test_a_model_keeps_what_calls_take_longer_on_other_processors(tmp_path):
