@@ -1,6 +1,6 @@
 """Slurm with two hosts on this machine: Debian's daemons, unpacked, on loopback.
 
-Each host is a slurmd with a hostname and a machine id of its own, in namespaces.
+Each host is a slurmd with a hostname and a machine id of its own, in namespaces that root makes.
 """
 
 import os
@@ -28,8 +28,7 @@ _CLIENTS = ("sbatch", "scancel", "scontrol", "sinfo", "squeue")
 _CONFIGURATION = """
 ClusterName=test
 SlurmctldHost={host}(127.0.0.1)
-SlurmUser={user}
-SlurmdUser={user}
+SlurmUser=root
 SlurmctldPort={ports[0]}
 AuthType=auth/none
 CredType=cred/none
@@ -80,8 +79,7 @@ class Cluster:
         script = (
             f"hostname {host}; mount --bind {machine} /etc/machine-id; exec {shlex.join(words)}"
         )
-        user = () if os.geteuid() == 0 else ("--user", "--map-root-user")
-        self._start(host, "unshare", *user, "--mount", "--uts", "sh", "-ec", script)
+        self._start(host, "unshare", "--mount", "--uts", "sh", "-ec", script)
 
     def kill(self, host: str) -> None:
         """Kill the slurmd of a host as a failure would; its jobs go on."""
@@ -120,7 +118,6 @@ class Cluster:
         """Write the configuration, and the clients."""
         configuration = _CONFIGURATION.format(
             host=socket.gethostname(),
-            user="root" if os.geteuid() == 0 else os.environ["USER"],
             ports=_free_ports(1 + len(HOSTS)),
             folder=self.folder,
             plugins=_plugins(self._tree),

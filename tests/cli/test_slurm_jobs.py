@@ -1,5 +1,6 @@
 """Experiments as jobs of a real Slurm with two hosts: ended, requeued after failures, resumed."""
 
+import os
 from collections import Counter
 from pathlib import Path
 
@@ -30,6 +31,7 @@ def slurm(open_path):
         yield made
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root makes hosts of namespaces")
 def test_requeued_tasks_resume_and_repeat_no_run(harness, slurm: Cluster):
     profile = harness.root / "counts.yml"
     profile.write_text(PROFILE)

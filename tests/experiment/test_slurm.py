@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 from patience import PATIENCE_S, eventually
 
+from harness.cli.experiment import ExperimentOptions, SubmitOptions
+from harness.cli.options import words_of
 from harness.errors import RunFailed, UsageError
 from harness.experiment import slurm, slurm_status
 from harness.experiment.profile import Plan, load_profile
@@ -92,6 +94,17 @@ def test_a_task_for_each_host_is_bound_to_it_before_any_starts(tmp_path, plan, c
     ]
     assert (job.folder / "profile.yml").read_text() == PROFILE
     assert [*slurm.submissions(tmp_path / "results")] == [(job.folder, submission)]
+
+
+def test_a_job_has_the_options_of_its_submission():
+    options = SubmitOptions(
+        profile="demo", size=2.0, param=["users=1", "-p=x"], no_canary=True, host=Path("h.yml"),
+        retries=1, hosts=["a"], partition="fast",
+    )  # fmt: skip
+    assert words_of(options, ExperimentOptions, {"profile"}) == [
+        *("--param", "users=1", "--param", "-p=x", "--host", str(Path("h.yml").absolute())),
+        *("--size", "2.0", "--no-canary"),
+    ]
 
 
 def test_a_submission_that_fails_leaves_nothing(tmp_path, plan, clients):
