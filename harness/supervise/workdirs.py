@@ -99,7 +99,8 @@ def temporary(
         ) from error
     try:
         with opened(path, _DIRECTORY) as descriptor:
-            locks.try_lock(descriptor)
+            with contextlib.suppress(OSError):  # a file system without locks, where none is swept
+                locks.try_lock(descriptor)
             yield path
     finally:
         with contextlib.suppress(FileNotFoundError):

@@ -27,6 +27,7 @@ from harness.store.index import Index
 from harness.store.result import Emulated, Experiment, Failure
 from harness.store.run_store import Store
 from harness.store.spec import RUN_SCHEMA, RunSpec
+from harness.store.transfer import import_runs
 from harness.supervise import locks
 
 
@@ -478,13 +479,18 @@ def test_a_run_of_another_host_is_neither_resumed_nor_touched(store):
     assert store.interrupted(SPEC, "there") and not store.interrupted(SPEC, "here")
 
 
-def test_a_file_system_without_locks_is_named(store, monkeypatch):
+def test_a_file_system_without_locks_takes_imported_runs_only(store, monkeypatch):
     def refuse(*_: object, **__: object) -> None:
         raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
 
+    elsewhere = Store(store.root.with_name("local"))
+    writer = elsewhere.begin(SPEC)
+    writer.finish(result(writer))
+    writer.close()
     monkeypatch.setattr(locks, "try_lock", refuse)
     with pytest.raises(RunFailed, match=os.strerror(errno.ENOSYS)):
         store.begin(SPEC)
+    assert len(import_runs(elsewhere.root, store).new) == 1
 
 
 def test_other_conditions_are_reported_and_the_run_is_left_alone(store):
