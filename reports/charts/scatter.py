@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from textwrap import wrap
 
 from matplotlib.axes import Axes
 
@@ -109,6 +110,8 @@ def _ends(marks: Sequence[CheckedPrediction]) -> tuple[float, float]:
     return min(1.0, *lows) / _MARGIN, max(1.0, *highs) * _MARGIN
 
 
+#: Of each host, and a line of its name.
+_HOST_IN, _HOST_LETTERS = 1.6, 15
 #: Between the marks of a host, of the distance of two hosts.
 _APART = 0.7
 _OF_ERRORS = (
@@ -129,7 +132,7 @@ def model_errors(errors: Sequence[ErrorOnHost], hosts: Sequence[str], name: str)
     engines = list(dict.fromkeys(error.engine for error in errors))
     title = "Models' errors by host"
     with style():
-        figure = new_figure(_SIDE_IN + 0.4, _SIDE_IN * 0.7)
+        figure = new_figure(max(_SIDE_IN + 0.4, _HOST_IN * len(hosts)), _SIDE_IN * 0.7)
         axes = figure.add_subplot()
         axes.axhline(1.0, color=INK, linewidth=1)
         intervals = [_interval(error.ratio) for error in errors]
@@ -161,7 +164,8 @@ def model_errors(errors: Sequence[ErrorOnHost], hosts: Sequence[str], name: str)
         axes.set_ylim(low, high)
         ratio_ticks(axes.yaxis, low, high)
         axes.set_xlim(-0.5, len(hosts) - 0.5)
-        axes.set_xticks(range(len(hosts)), list(hosts))
+        names = ("\n".join(wrap(host, _HOST_LETTERS)) for host in hosts)
+        axes.set_xticks(range(len(hosts)), list(names))
         axes.set_ylabel("model over tier, log axis")
         figure.legend(loc="outside lower left", ncols=columns(axes, engines, 4))
         heading_above(figure, title)

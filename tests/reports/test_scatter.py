@@ -13,9 +13,10 @@ from typer.testing import CliRunner
 
 from harness.cli.app import app
 from harness.store.run_store import Store
-from reports.charts.scatter import scatter
+from reports.charts.scatter import model_errors, scatter
 from reports.explain.correlation import CheckedPrediction
 from reports.explain.devices import TierSources
+from reports.host_models import ErrorOnHost
 from reports.page import write_page
 from reports.report import Report
 from reports.sections import Drawing, drawings
@@ -47,6 +48,35 @@ def test_nothing_is_drawn_of_nothing() -> None:
 def test_its_words_name_the_engines_and_both_sides() -> None:
     alt = drawn(1.5, 4.0).alt
     assert "postgres" in alt and "1.80× – 4.80×" in alt and "1.50× – 4.00×" in alt
+
+
+def errors_on(*hosts: str) -> list[ErrorOnHost]:
+    """Throughput 2 % too high, and device time by more on each next host."""
+    return [
+        ErrorOnHost(host, engine, "users=8", of_device, Value(ratio, 0.95 * ratio, 1.06 * ratio))
+        for number, host in enumerate(hosts, 1)
+        for engine in ENGINES[:3]
+        for of_device, ratio in ((False, 1.02), (True, 1 + number / 10))
+    ]
+
+
+def test_models_errors_are_named_by_host() -> None:
+    assert model_errors([], ["lab1"], "errors") is None
+    drawing = model_errors(errors_on("lab1", "lab2"), ["lab1", "lab2"], "errors")
+    assert drawing is not None
+    assert "lab1, throughput 1.02×" in drawing.alt and "lab2, time of calls 1.20×" in drawing.alt
+
+
+@pytest.mark.draws
+@pytest.mark.parametrize("count", [2, 6])
+def test_names_of_hosts_fit_below_their_marks(browser: Chrome, tmp_path: Path, count: int) -> None:
+    hosts = [f"a-server-with-a-long-name-{number}" for number in range(count)]
+    drawing = model_errors(errors_on(*hosts), hosts, "errors")
+    assert drawing is not None
+    write_page(tmp_path, "report", "Hosts", [drawing])
+    open_all(browser, tmp_path / "report.html", 1280)
+    texts: dict[str, Any] = browser.execute_script(TEXTS)
+    assert texts["texts"] > count and texts["cut"] == [] and texts["over"] == []
 
 
 @pytest.mark.draws
