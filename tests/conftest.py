@@ -100,39 +100,42 @@ own_mounts()
 #: what takes longest first; files without a group come last.
 _GROUPS = {
     # What shares servers, data or builds over several files.
+    "vm": ("vm/",),
+    "windows": ("cli/test_io_trace", "cli/test_flushes", "cli/test_htap", "cli/test_instances"),
+    "cli": ("cli/",),
+    "queries": ("cli/test_own_queries",),
+    "verify": ("cli/test_engines_verify",),
     "driven": ("cli/test_tpcc", "cli/test_ycsb", "cli/test_stopped"),
     "clients": ("cli/test_client_hosts", "cli/test_paper", "cli/test_resume"),
-    "verify": ("cli/test_engines_verify",),
-    "spark": ("engines/test_spark",),
-    "cli": ("cli/",),
+    "benchmarks": ("benchmarks/",),
+    "loadgen": ("loadgen/",),
     "endings": ("cli/test_endings",),
-    "vm": ("vm/",),
-    "micro": ("cli/test_micro",),
+    "java": ("drivers/ycsb/",),
+    "spark": ("engines/test_spark",),
     **{
         f"vm-{name}": (f"vm/full/test_vm_{name}",)
         for name in ("modes", "micro", "traps", "power_loss", "emulated")
     },
-    "java": ("drivers/ycsb/",),
-    "loadgen": ("loadgen/",),
-    "innodb": ("engines/test_innodb_",),
+    "control": ("reports/test_control_characters",),
     "experiment": ("playbooks/test_experiment_role",),
+    "microbench": ("microbench/",),
+    "own_data": ("engines/test_own_data",),
     "tpch": ("workloads/tpch/",),
     "roles": ("playbooks/test_roles",),
-    "packaging": ("test_packaging",),
-    "hostile": ("engines/test_hostile_user",),
+    "innodb": ("engines/test_innodb_",),
     **{
         name: (f"engines/test_{name}",)
         for name in (
-            "own_data",
-            "lifecycle",
+            "knobs",
             "tpcc_loadgen",
+            "hostile_user",
             "ycsb_loadgen",
             "tpcc_procedures",
-            "knobs",
+            "lifecycle",
         )
     },
-    "benchmarks": ("benchmarks/",),
-    "microbench": ("microbench/",),
+    "packaging": ("test_packaging",),
+    "micro": ("cli/test_micro",),
     "tpcc": ("workloads/tpcc/",),
     "browser": ("reports/test_browser",),
     "refused": ("cli/test_bad_input",),

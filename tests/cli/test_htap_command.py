@@ -7,13 +7,14 @@ from harness import hdr
 
 HTAP = ("run", "htap", "--engine", "postgres", "--placement", "ssd-both", "--warehouses", "1",
         "--users", "2", "--queries", "1,6,13,22")  # fmt: skip
-SHORT = ("--ramp-up", "1s", "--duration", "3s")
+SHORT = ("--ramp-up", "0s", "--duration", "2s")
 RATES = ("transactions_per_second", "queries_per_hour")
 
 
 @pytest.fixture(scope="module")
 def measured(loaded):
-    return loaded(*HTAP, *SHORT, "--seed", "1", "--name", "both", "--json")
+    window = ("--ramp-up", "1s", "--duration", "3s")
+    return loaded(*HTAP, *window, "--seed", "1", "--name", "both", "--json")
 
 
 def test_each_rate_is_measured_alone_and_together(loaded, measured):
