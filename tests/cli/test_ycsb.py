@@ -66,7 +66,8 @@ def test_a_latency_target_is_searched_on_one_dataset_and_the_report_begins_with_
     (answer,) = document["answers"]
     (arm,) = answer["arms"]
     assert (arm["outcome"], arm["load"], arm["low"]) == ("missed", None, None)
-    assert arm["windows"] == len(document["runs"]) == 4
+    # Four; a load that the noise leaves in doubt is measured again.
+    assert arm["windows"] == len(document["runs"]) >= 4
     assert answer["target"] == {
         "statistic": "50", "limit_ns": 1_000_000, "parameter": "rate", "operation": "update",
     }  # fmt: skip
