@@ -104,7 +104,8 @@ class Load(_Part, frozen=True):
     distinguished by the label ``noun``. ``main``: the operation that stands for all of them;
     ``shares``: parameters with the share of each, where the largest does. ``writes``: operations
     that write, and commit once each; empty if that depends on the run. ``only_with``: the parameter
-    without which the workload offers no load.
+    without which the workload offers no load. ``random``: whether operations of clients that do not
+    report outstanding ones are due at random times, so that their number varies by chance.
     """
 
     noun: Literal["operation", "transaction"]
@@ -118,6 +119,7 @@ class Load(_Part, frozen=True):
     shares: Mapping[str, str] = field(default_factory=dict)
     writes: _Names = ()
     only_with: str = ""
+    random: bool = False
 
 
 class ParameterInfo(_Part, frozen=True):

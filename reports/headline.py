@@ -170,8 +170,10 @@ def _side_rate(load: Load, runs: Sequence[StoredRun]) -> SideRate | None:
         if count is None or rate is None:
             continue
         due = rate * window_ns / 1e9
-        begin, end = _outstanding(run) or (count, due)
-        errors = _KEPT_ERRORS * sqrt(begin + end) if _outstanding(run) else 1.0
+        outstanding = _outstanding(run)
+        begin, end = outstanding or (count, due)
+        by_chance = begin + end if outstanding else due if load.random else 0.0
+        errors = max(1.0, _KEPT_ERRORS * sqrt(by_chance))
         missed += abs(end - begin) > max(_KEPT_SHARE * due, errors)
         offered.append(rate)
         done.append(count * 1e9 / window_ns)

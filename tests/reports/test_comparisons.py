@@ -13,6 +13,7 @@ from harness.store.run_store import Store
 from harness.store.runs import StoredRun
 from reports.compare import Group, compare
 from reports.compare_output import to_json
+from reports.headline import keeps_rate
 from reports.report import Report
 from reports.series import panels
 
@@ -104,6 +105,16 @@ def test_a_driver_without_counts_keeps_the_rate_by_the_rate_it_reports(tmp_path:
 
     _, document = compared(*interleaved(tmp_path, rates_only, spec_changes=driven("ycsb", **A)))
     assert document["verdict"] == "rate not kept" and document["set_rate"]["not_kept"] == ["a"]
+
+
+@pytest.mark.parametrize(("done", "is_kept"), [(92, True), (60, False)])
+def test_the_number_of_operations_of_a_client_that_draws_arrivals_varies(tmp_path, done, is_kept):
+    """pgbench counts none that are outstanding; 80 are due."""
+    metrics = [metric("operation_count", done, operation="tpcb-like"),
+               metric("window_duration_ns", 8e9)]  # fmt: skip
+    params = driven("sql", script="tpcb-like", rate=10.0)
+    case = Case(queries=(), metrics=metrics, spec_changes={**params, "driver": "pgbench"})
+    assert keeps_rate(write(tmp_path, case)) == is_kept
 
 
 def test_one_repeat_that_missed_the_rate_does_not_decide(tmp_path: Path) -> None:
