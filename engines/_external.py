@@ -16,11 +16,9 @@ import socket
 import threading
 import weakref
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import ClassVar, Generic, TypeVar
-from urllib.parse import parse_qsl, unquote, urlsplit
 
 from harness import jsonfile
 from harness.engine import (
@@ -29,7 +27,7 @@ from harness.engine import (
     EngineOptions,
     SqlConnection,
 )
-from harness.errors import NoServerError, RunFailed, UsageError, nearest
+from harness.errors import NoServerError, RunFailed, UsageError
 from harness.sql_files import created
 from harness.store.spec import JsonObject
 
@@ -62,46 +60,6 @@ def dsn_text(problem: str, options: EngineOptions, secrets: Callable[[str], str]
             "export it as HARNESS_DSN and use dsn=env",
         )
     return text
-
-
-@dataclass(frozen=True)
-class DsnUrl:
-    """A DSN that is a URL, without its escapes. ``parameters``: of its query."""
-
-    user: str
-    password: str
-    host: str
-    port: int | None
-    database: str
-    parameters: Mapping[str, str]
-
-    @classmethod
-    def of(
-        cls, text: str, problem: str, form: str, schemes: Collection[str], supported: Sequence[str]
-    ) -> DsnUrl:
-        """Read ``text``; UsageError, which does not contain it: it may contain a password.
-
-        ``form``: the hint. ``supported``: the parameters.
-        """
-        try:
-            url = urlsplit(text)
-            parameters = dict(parse_qsl(url.query, strict_parsing=bool(url.query)))
-            port = url.port
-        except ValueError as error:
-            raise UsageError(problem, "not a URL", form) from error
-        if url.scheme not in schemes or not url.username:
-            forms = " or ".join(f"{scheme}://" for scheme in schemes)
-            raise UsageError(problem, f"not a {forms} URL with a user", form)
-        for name in parameters:
-            if name not in supported:
-                raise UsageError(
-                    problem,
-                    f"unknown parameter {name!r}{nearest(name, list(supported))}",
-                    f"known: {', '.join(supported)}",
-                )
-        user, password = unquote(url.username), unquote(url.password or "")
-        database = unquote(url.path.lstrip("/"))
-        return cls(user, password, url.hostname or "", port, database, parameters)
 
 
 def session_name() -> str:

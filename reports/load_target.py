@@ -146,8 +146,8 @@ class TargetAnswer:
         if arm.load is None:
             first = arm.search.points[0]
             rate_met = any(window.rate_met for window in first.windows)
-            why = format_ns(first.value_ns) if rate_met else "rate not kept"
-            at = f"{self.load_text(first.load)} ({why})"
+            latency = format_ns(first.value_ns) if rate_met else "rate not kept"
+            at = f"{self.load_text(first.load)} ({latency})"
             return f"{arm.name} misses {self._limit} even at {at}"
         load, open_ended = arm.load.value, arm.outcome in ("at least", "client")
         number = significant(load) if self.by_rate else f"{load:,.0f}"

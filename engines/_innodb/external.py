@@ -18,7 +18,7 @@ from typing import Any
 
 import pymysql
 
-from engines._external import PREFIX, DsnUrl, ExternalServer, dsn_text, end_session
+from engines._external import PREFIX, ExternalServer, dsn_text, end_session
 from engines._innodb.configuration import CHARACTERS
 from engines._innodb.connection import (
     LazyConnection,
@@ -30,6 +30,7 @@ from engines._innodb.connection import (
 )
 from engines._innodb.installation import TITLES, Flavour
 from engines._innodb.sql import SqlOnInnoDB
+from harness.dsn import DsnUrl
 from harness.engine import EngineContext, EngineOptions, EngineVersion
 from harness.errors import RunFailed, UsageError
 from harness.store.spec import JsonObject

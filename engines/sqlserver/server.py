@@ -17,11 +17,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from engines._external import PREFIX, DsnUrl, ExternalServer, dsn_text, end_session
+from engines._external import PREFIX, ExternalServer, dsn_text, end_session
 from engines._sql_engine import CounterReader, SqlEngine
 from engines.sqlserver.connection import ERRORS, SqlServerConnection, SqlServerLogin, explain
 from engines.sqlserver.load import Loader
 from engines.sqlserver.waits import SessionObserver
+from harness.dsn import DsnUrl
 from harness.engine import (
     EngineContext,
     EngineOptions,

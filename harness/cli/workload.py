@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 import typer
 
 from harness import paths, registry
-from harness.capture.capture import capture_log
+from harness.capture.capture import DIALECTS, capture_log
 from harness.capture.server import WEIGHTS, capture_server
 from harness.capture.summary import sample_summary, summary
 from harness.cli.common import JsonOption, QuietOption, ResultsOption, print_json, store
@@ -113,9 +113,7 @@ def capture(
         list[Path] | None,
         typer.Option("--log", metavar="FILE", help="File of the log, or a folder; repeats."),
     ] = None,
-    dsn: Annotated[
-        str, typer.Option("--dsn", help="PostgreSQL to dump ('env': $HARNESS_DSN).")
-    ] = "",
+    dsn: Annotated[str, typer.Option("--dsn", help="Server to dump ('env': $HARNESS_DSN).")] = "",
     for_: Annotated[
         str | None,
         typer.Option("--for", metavar="DURATION", help="Time of counting statements (--dsn)."),
@@ -141,21 +139,17 @@ def capture(
     """Record a load from a server's log, to be replayed: harness run sql --replay.
 
     PostgreSQL: csvlog or jsonlog with log_min_duration_statement=0. MySQL, MariaDB: the slow log
-    with long_query_time=0, or the general log. --dsn dumps a PostgreSQL by your pg_dump (--rows: a
-    part of it), and writes the weights of statements if the server has pg_stat_statements.
+    with long_query_time=0, or the general log. --dsn dumps a server (--rows: a part of a
+    PostgreSQL), and writes the weights of statements if it counts them (pg_stat_statements,
+    performance_schema).
     """
     if bool(log) == bool(dsn):
         raise UsageError("capture", "neither or both of --log and --dsn", "name one of them")
     if log is None or dsn:
-        if engine != "postgres":
-            raise UsageError(
-                f"--dsn with {engine}", "this is for PostgreSQL",
-                "fill the folder by mysqldump --no-data and --no-create-info",
-            )  # fmt: skip
         for_s = parse_duration_ns(for_) / 1e9 if for_ else 0.0
         share = parse_share(rows) if rows else None
         with progress_on_stderr(quiet or json_) as progress:
-            written = capture_server(folder, dsn, for_s, share, progress)
+            written = capture_server(folder, DIALECTS[engine], dsn, for_s, share, progress)
         if json_:
             tables = [table.to_json() for table in written.sample]
             files = [str(path) for path in written.files]
@@ -164,8 +158,8 @@ def capture(
         _print(folder, written.files, json_)
         if written.sample:
             print("\n".join(sample_summary(written.sample)))
-        if WEIGHTS not in {path.name for path in written.files}:
-            print(f"no {WEIGHTS}: the server has no pg_stat_statements for this role")
+        if written.uncounted:
+            print(f"no {WEIGHTS}: {written.uncounted}")
         return
     if for_ or rows:
         raise UsageError("--for, --rows", "they are not for a log", "leave them out, or name --dsn")

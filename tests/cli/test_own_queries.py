@@ -309,6 +309,69 @@ def test_a_sample_of_a_server_has_all_rows_that_it_refers_to(loaded: Any, tmp_pa
     assert [check["status"] for check in run["checks"]] == ["passed"]
 
 
+#: A reference to a later table, a view of a view, a trigger, generated and binary columns.
+OF_MYSQL = r"""
+    CREATE TABLE b (id int PRIMARY KEY AUTO_INCREMENT, note varchar(40), at timestamp NULL,
+        bits bit(9), raw varbinary(9), price decimal(9, 3), half double, doc json,
+        twice decimal(9, 3) GENERATED ALWAYS AS (price * 2) STORED);
+    CREATE TABLE a (b int NOT NULL, FOREIGN KEY (b) REFERENCES b (id));
+    CREATE VIEW y AS SELECT id, note FROM b;
+    CREATE VIEW x AS SELECT id FROM y;
+    CREATE TRIGGER stamp BEFORE INSERT ON a FOR EACH ROW BEGIN SET @a = 1; SET @b = 2; END;
+    INSERT INTO b (note, at, bits, raw, price, half, doc) VALUES
+        ('it''s \\ \n "x" ä', '2026-01-02 03:04:05', b'100000001', 0x00ff27, -1.250, 0.1,
+         '{"k": [1]}'),
+        (NULL, NULL, NULL, '', NULL, NULL, NULL);
+    INSERT INTO a VALUES (2), (2);
+    CREATE USER reader IDENTIFIED BY 'secret word';
+    GRANT SELECT, SHOW VIEW, TRIGGER ON harness.* TO reader;
+    GRANT SELECT ON performance_schema.* TO reader;
+"""
+
+
+#: Has a row where a value was changed.
+OF_ROWS = r"""
+    SELECT 'changed' AS b WHERE (SELECT count(*) FROM a JOIN x ON x.id = a.b) <> 2
+        OR (SELECT count(*) FROM b WHERE note IS NULL AND raw = '' AND bits IS NULL) <> 1
+        OR (SELECT count(*) FROM b WHERE note = 'it''s \\ \n "x" ä' AND hex(raw) = '00FF27'
+            AND bits + 0 = 257 AND price = -1.25 AND twice = -2.5 AND half = 0.1 AND id = 1
+            AND at = '2026-01-02 03:04:05' AND json_extract(doc, '$.k[0]') = 1) <> 1;
+"""
+
+
+@pytest.mark.parametrize("engine", ["mysql", "mariadb"])
+def test_a_running_mysql_is_read_by_a_role_that_only_reads(
+    loaded: Any, tmp_path: Path, engine: str
+) -> None:
+    folder = tmp_path / "read"
+    with open_lab() as lab:
+        server = lab.started(engine, {"performance_schema": "ON"})
+        with closing(server.connect()) as connection:
+            for statement in OF_MYSQL.split(";\n    "):
+                connection.execute(statement.rstrip().rstrip(";"))
+            assert connection.execute(OF_ROWS.rstrip().rstrip(";")).rows == []
+        socket = server.native_connection()["socket"]
+        options = ("--engine", engine, "--dsn", "env")
+        given = {"HARNESS_DSN": f"mysql://reader:secret%20word@/harness?socket={socket}"}
+        refused = loaded("workload", "capture", folder, *options, "--rows", "1%", **given)
+        plain = loaded("workload", "capture", folder, *options[:3], given["HARNESS_DSN"])
+        done = loaded("workload", "capture", folder, *options, "--json", **given)
+        again = ("workload", "capture", tmp_path / "b", *options, "--for", "1ms", "--json")
+        assert loaded(*again, **given).code == 0
+        server.kill()
+    assert (refused.code, plain.code, done.code) == (2, 2, 0), done.err
+    tables, rows, weights = (Path(name).read_text("utf-8") for name in done.json["files"])
+    assert "it's" not in tables and "secret" not in tables + rows + weights
+    assert "INSERT INTO `a` VALUES" in weights
+    (folder / "queries").mkdir()
+    (folder / "queries/all.sql").write_text("select count(*) from b, x")
+    (folder / "check.sql").write_text(OF_ROWS)
+    _, run = measure(loaded, folder, engine, "--no-plans")
+    assert run["error"] is None
+    checks = {check["name"]: check["status"] for check in run["checks"]}
+    assert checks["check.sql"] == "passed"
+
+
 def test_a_recorded_load_is_replayed_from_the_loaded_state(loaded: Any, tmp_path: Path) -> None:
     folder = tmp_path / "recorded"
     assert (

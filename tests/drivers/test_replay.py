@@ -207,9 +207,9 @@ def test_a_running_server_is_dumped_without_its_password_in_an_argument(
         given = {name: address[name] for name in ("host", "port", "user", "password")}
         dsn = " ".join(f"{name}={value}" for name, value in given.items())
         with pytest.raises(UsageError, match="password"):
-            capture_server(tmp_path / "made", f"{dsn} dbname=harness")
+            capture_server(tmp_path / "made", "postgres", f"{dsn} dbname=harness")
         monkeypatch.setenv("HARNESS_DSN", f"{dsn} dbname=harness")
-        files = capture_server(tmp_path / "made", "env").files
+        files = capture_server(tmp_path / "made", "postgres", "env").files
         tables, rows, weights = (path.read_text() for path in files)
         engine.kill()
     assert "CREATE TABLE public.t" in tables and "4711" not in tables
@@ -218,4 +218,4 @@ def test_a_running_server_is_dumped_without_its_password_in_an_argument(
     assert "pg_stat_statements" not in weights.replace("CREATE EXTENSION pg_stat_statements", "")
     assert address["password"] not in tables + rows + weights
     with pytest.raises(UsageError, match="it exists"):
-        capture_server(tmp_path / "made", "env")
+        capture_server(tmp_path / "made", "postgres", "env")
