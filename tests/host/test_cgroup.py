@@ -283,6 +283,16 @@ def test_v2_stays_within_a_cpu_quota(host, tmp_path):
     assert available(proc).method == "none"
     assert str(scope) in available(proc).reason
     assert [quota.processors for quota in cpu_quotas(proc)] == [1.5, 4.0]
+    assert (within_quota(8, proc), within_quota(1, proc)) == (2, 1)
+
+
+def test_a_container_sees_its_quota_at_the_top_of_its_own_tree(host, tmp_path):
+    """A control group namespace has the container's group as its root, also of the mount."""
+    top = group(tmp_path / "cgroup")
+    (top / "cpu.max").write_text("50000 100000\n")
+    proc = host(V2, "0::/\n")
+    assert [quota.processors for quota in cpu_quotas(proc)] == [0.5]
+    assert within_quota(8, proc) == 1
 
 
 def test_quotas_of_both_versions_and_what_they_have_stopped(host, tmp_path):
