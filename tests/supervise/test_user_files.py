@@ -276,6 +276,7 @@ ALLOWED = {
         "harness/store/run_store.py Store._fresh",
         "harness/execution/observing.py Observing.running",
         "harness/cli/run_export.py export",
+        "harness/experiment/slurm.py _made",
     },
     "below datasets and answers, which only we write": {
         "harness/workloads/tpch/reference.py keep",
