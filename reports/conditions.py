@@ -292,14 +292,17 @@ def _residency(measured: Sequence[Cached]) -> str:
 # Hosts and engines --------------------------------------------------------------
 
 
-def hosts_and_tiers(runs: Sequence[StoredRun]) -> list[Block]:
+def hosts_and_tiers(runs: Iterable[StoredRun]) -> tuple[Table, *tuple[Facts, ...]]:
     """Return the tiers of the runs that have a manifest, and the facts of their hosts."""
-    manifests = [run.manifest for run in runs if run.manifest]
-    tiers = dict.fromkeys(_tier_row(tier) for manifest in manifests for tier in manifest.tiers)
+    tiers: dict[Row, None] = {}
+    hosts: dict[tuple[tuple[str, str], ...], None] = {}
+    for run in runs:
+        if run.manifest:
+            tiers |= dict.fromkeys(map(_tier_row, run.manifest.tiers))
+            hosts[tuple(_host_facts(run.manifest.host))] = None
     head = ("tier", "kind", "file system", "DAX", "device", "size", "price", "warnings")
-    hosts = dict.fromkeys(tuple(_host_facts(manifest.host)) for manifest in manifests)
     table = Table("Tiers, as Linux describes them", head, [*tiers])
-    return [table, *(Facts(host) for host in hosts)]
+    return table, *(Facts(host) for host in hosts)
 
 
 def _tier_row(tier: TierRecord) -> Row:

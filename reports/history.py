@@ -2,23 +2,29 @@
 
 An execution ends where a block comes that it has had: the same command was given again. Series are
 those of the runs' specs, so that another engine version or kernel is a later execution of the same.
+
+Changes are looked for in two ways. Each execution is compared with the previous one by its runs.
+Change points compare all executions before with all that follow, by the median of each, as many
+executions of few runs show what two neighbours cannot: repeats of one execution share what drifts
+from one to the next, so an execution counts once.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import pairwise
 
 from harness.sequences import first_of
+from harness.store.result import Better
 from harness.store.runs import StoredRun
 from reports.compared_rows import Row, compared_rows
-from reports.formatting import NOTHING, interval_text, quantity_text, times, utc
 from reports.headline import headline
 from reports.metric_registry import metric_info
 from reports.run_configuration import emulations, facts, marked
-from reports.sections import Block, Cell, Paragraph, Section, Table, badge
-from reports.statistics import decide
+from reports.statistics import Ratio, compare_values, decide
 from reports.values import Quantity, Summary, measured, measured_value, summarise
 
 #: More facts than this are counted.
@@ -40,17 +46,60 @@ class HistoryEntry:
 
 
 @dataclass(frozen=True)
+class ChangePoint:
+    """The execution from which on the headline differs.
+
+    ``ratio``: how many times better the executions from there on are than those before, each up to
+    the next change point.
+    """
+
+    at: int
+    ratio: Ratio
+
+
+@dataclass(frozen=True)
 class History:
     """One series of an experiment with at least two executions, oldest first."""
 
     title: str
     metric: str
     unit: str
+    better: Better
     executions: tuple[HistoryEntry, ...]
+
+    @cached_property
+    def change_points(self) -> tuple[ChangePoint, ...]:
+        """Find the executions from which on the headline differs, in their order.
+
+        The split into before and after with the smallest p, if it is resolved among all splits
+        (Holm); then both parts are searched alike.
+        """
+        if self.better == "none":
+            return ()
+        return tuple(sorted(self._changes(0, len(self.executions)), key=lambda change: change.at))
+
+    def _changes(self, begin: int, end: int) -> Iterator[ChangePoint]:
+        medians = [e.summary.median if e.summary else None for e in self.executions[begin:end]]
+        splits, ratios = [], []
+        for at in range(1, len(medians)):
+            sides = (medians[:at], medians[at:])
+            over, under = sides if self.better == "lower" else sides[::-1]
+            ratio = compare_values(over, under, "unpaired")
+            if isinstance(ratio, Ratio):
+                splits.append(at)
+                ratios.append(ratio)
+        decided = zip(splits, decide(ratios), strict=True)
+        shown = [(at, r) for at, r in decided if r.decision and r.decision.outcome == "shown"]
+        if not shown:
+            return
+        at, ratio = min(shown, key=lambda split: (split[1].p, -abs(math.log(split[1].value))))
+        yield ChangePoint(begin + at, ratio)
+        yield from self._changes(begin, begin + at)
+        yield from self._changes(begin + at, end)
 
 
 def histories(runs: Sequence[StoredRun]) -> list[History]:
-    """Return the history of each series; all changes are tested as one family."""
+    """Return the history of each series; all comparisons of neighbours are one family."""
     undecided = [history for series in _series(runs) if (history := _history(series)) is not None]
     rows = [e.row for history in undecided for e in history.executions if e.row is not None]
     ratios = iter(decide([row.estimate for row in rows if row.estimate is not None]))
@@ -64,42 +113,6 @@ def histories(runs: Sequence[StoredRun]) -> list[History]:
     return [
         replace(history, executions=tuple(map(decided, history.executions)))
         for history in undecided
-    ]
-
-
-def history_section(runs: Sequence[StoredRun]) -> Iterator[Section]:
-    """Yield the history of every experiment that was executed several times."""
-    shown = histories(runs)
-    head = ("began", "n", "median", "times better", "verdict", "what else changed")
-    tables: list[Block] = [
-        Table(
-            f"{history.title}: {history.metric}",
-            head,
-            [_cells(history, e) for e in history.executions],
-        )
-        for history in shown
-    ]
-    about = Paragraph(
-        "Executions of one experiment, each compared with the previous one: without pairs, since "
-        "they did not run side by side. All changes are one family (Holm)."
-    )
-    if shown:
-        yield Section("History", [about, *tables], "history")
-
-
-def _cells(history: History, execution: HistoryEntry) -> list[Cell]:
-    row, summary = execution.row, execution.summary
-    change = NOTHING
-    if row is not None:
-        estimate = row.estimate
-        change = f"{times(estimate.value)} {interval_text(estimate)}" if estimate else row.note
-    return [
-        utc(execution.runs[0].result.started_unix_ns),
-        summary.n if summary else 0,
-        quantity_text(summary.median, history.unit) if summary else NOTHING,
-        change,
-        badge(row.verdict) if row else NOTHING,
-        "; ".join(execution.changed) or NOTHING,
     ]
 
 
@@ -129,7 +142,7 @@ def _history(series: Sequence[StoredRun]) -> History | None:
     name = series[-1].result.experiment.name
     title = ", ".join((name, spec.engine, spec.workload, place))
     metric = metric_info(quantity, kind.better).title
-    return History(title, metric, kind.unit, (executions[0], *compared))
+    return History(title, metric, kind.unit, kind.better, (executions[0], *compared))
 
 
 def _executions(series: Sequence[StoredRun]) -> Iterator[list[StoredRun]]:

@@ -11,6 +11,7 @@ import base64
 import hashlib
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Literal, get_args
@@ -60,12 +61,26 @@ def _template(form: Form) -> Template:
     return environment.get_template(f"page.{form}.j2")
 
 
-def render(title: str, blocks: Sequence[Block], form: Form) -> str:
+@dataclass(frozen=True)
+class Frame:
+    """What a page of a site has around its blocks.
+
+    ``links``: text and address of each link above the title; ``search``: whether the rows of its
+    tables can be searched.
+    """
+
+    links: Sequence[tuple[str, str]]
+    search: bool = False
+
+
+def render(title: str, blocks: Sequence[Block], form: Form, frame: Frame | None = None) -> str:
     """A page; every string of a run is escaped."""
-    script = (_TEMPLATES / "report.js").read_text(encoding="utf-8")
+    scripts = ["report.js", *(["search.js"] if frame and frame.search else [])]
+    script = "".join((_TEMPLATES / name).read_text(encoding="utf-8") for name in scripts)
     page = _template(form).render(
         title=title,
         page=blocks,
+        frame=frame,
         style=Markup((_TEMPLATES / "report.css").read_text(encoding="utf-8")),
         script=Markup(script),
         script_digest=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),

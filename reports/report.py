@@ -49,7 +49,7 @@ from reports.formatting import (
     range_text,
     utc,
 )
-from reports.history import history_section
+from reports.history_output import history_section
 from reports.host_rates import panel_blocks
 from reports.labels import what_was_run
 from reports.metric_registry import metric_title

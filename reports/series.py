@@ -116,7 +116,12 @@ def compared_dimension(runs: Sequence[StoredRun]) -> str:
 
 
 def varying_dimension(all_facts: Sequence[Facts]) -> str:
-    """Return the compared dimension by facts.
+    """Return the compared dimension by facts."""
+    return next(varying_dimensions(all_facts), "placement")
+
+
+def varying_dimensions(all_facts: Sequence[Facts]) -> Iterator[str]:
+    """Yield the dimensions that are compared, the first one first.
 
     What varies between workloads or engines alone is not compared: they have panels of their own.
     """
@@ -128,8 +133,7 @@ def varying_dimension(all_facts: Sequence[Facts]) -> str:
         if name == "arm" and any("" in distinct for distinct in values.values()):
             continue  # runs without arms are among them
         if any(len(distinct) > 1 for distinct in values.values()):
-            return name
-    return "placement"
+            yield name
 
 
 def panels(

@@ -26,6 +26,7 @@ _PANELS = {
     "Runs": {
         "runs": ("runs", "List, show, remove, export and import runs."),
         "experiment": ("experiment", "Run a profile: a YAML file of axes that expands to runs."),
+        "site": ("site", "Write a static site of results stores, for a team."),
         "explain": ("results", "Compare waits, devices and models of placements, or arms."),
         "calibrate": ("calibrate", "Measure how much identical runs differ on this host."),
         "repro": ("results", "Repeat a run from its manifest and compare the results."),

@@ -158,6 +158,8 @@ class Store:
         self.runs_folder = root / "runs"
         #: Whether it has taken a run: it was writable.
         self.was_writable = False
+        #: Runs that could not be read, with the reason.
+        self.unreadable: dict[str, str] = {}
 
     def make(self) -> None:
         """Make it; UsageError where that cannot be, or (as root) another user could exchange it."""
@@ -331,6 +333,7 @@ class Store:
         try:
             return StoredRun(directory).indexed()
         except UsageError as error:
+            self.unreadable[directory.name] = str(error)
             warn(
                 RunWarning(
                     "run-unreadable",
@@ -425,11 +428,13 @@ class Store:
         for name in names:
             directory = self.runs_folder / name
             if not os.access(directory, os.R_OK | os.X_OK):
+                private = "it is another user's, and private: it has data of that user's workload"
+                self.unreadable[name] = f"run {name}: {private}"
                 warn(
                     RunWarning(
                         "run-unreadable",
                         f"{name} is left out",
-                        "it is another user's, and private: it has data of that user's workload",
+                        private,
                         "use the account that ran it (root: sudo)",
                     )
                 )

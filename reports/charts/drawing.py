@@ -11,6 +11,7 @@ import math
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from contextvars import ContextVar
 from pathlib import Path
 from textwrap import wrap
 from typing import Any
@@ -69,6 +70,19 @@ _RATIOS = tuple(
 _STYLE = mpl.rc_params_from_file(
     Path(__file__).with_name("style.mplstyle"), use_default_template=False
 )
+
+
+_with_png = ContextVar("_with_png", default=True)
+
+
+@contextmanager
+def svg_alone() -> Iterator[None]:
+    """Leave ``Drawing.png`` empty: for pages that have the SVG in them and no files of figures."""
+    token = _with_png.set(False)
+    try:
+        yield
+    finally:
+        _with_png.reset(token)
 
 
 @contextmanager
@@ -139,7 +153,8 @@ def finish(figure: Figure, name: str, title: str, alt: str, caption: str) -> Dra
         with mpl.rc_context({"figure.constrained_layout.use": False}):
             figure.set_layout_engine(None)
             figure.savefig(svg, format="svg", metadata=nothing)
-            figure.savefig(png, format="png", dpi=150, metadata={"Software": None})
+            if _with_png.get():
+                figure.savefig(png, format="png", dpi=150, metadata={"Software": None})
     return Drawing(name, title, alt, caption, svg.getvalue(), png.getvalue())
 
 

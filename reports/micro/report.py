@@ -153,15 +153,28 @@ def write_cards(
     microbenchmarks is among ``runs`` or ``out`` cannot be written.
     """
     all_devices = [*devices(runs), *others]
-    used = [run for device in all_devices for run in device.runs]
     listed = read_prices(prices) if prices is not None else None
-    emulated = [f"{device.name} by {by}" for device in all_devices for by in device.emulated]
-    blocks = [*banner(emulated), *_page(all_devices, used, runs, listed)]
-    counts = Paragraph(f"{counted(len(used), 'run')}, {_span(used)}", "about")
-    texts = {"card.csv": runs_as_csv(used)}
-    write_page(out, "card", marked_title(title, emulated), [counts, *blocks], texts)
+    emulated = stand_ins_of(all_devices)
+    blocks = card_blocks(all_devices, runs, listed)
+    texts = {"card.csv": runs_as_csv([run for device in all_devices for run in device.runs])}
+    write_page(out, "card", marked_title(title, emulated), blocks, texts)
     names = tuple(device.marked_name for device in all_devices)
     return CardFiles(out / "card.html", out / "card.md", out / "card.csv", names)
+
+
+def stand_ins_of(all_devices: Sequence[Device]) -> list[str]:
+    """Return the devices that others stand in for, as ``pmem by tmpfs``."""
+    return [f"{device.name} by {by}" for device in all_devices for by in device.emulated]
+
+
+def card_blocks(
+    all_devices: Sequence[Device], runs: Sequence[StoredRun], prices: PriceList | None = None
+) -> Iterator[Block]:
+    """Yield the page of the devices of ``runs``."""
+    used = [run for device in all_devices for run in device.runs]
+    yield Paragraph(f"{counted(len(used), 'run')}, {_span(used)}", "about")
+    yield from banner(stand_ins_of(all_devices))
+    yield from _page(all_devices, used, runs, prices)
 
 
 def card_of(device: Device) -> Card:

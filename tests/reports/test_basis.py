@@ -234,6 +234,28 @@ def test_an_execution_at_a_time_limit_is_no_gain(tmp_path: Path) -> None:
     assert third.row is not None and third.row.estimate is None
 
 
+def test_change_points_are_where_executions_differ_from_all_before(tmp_path: Path) -> None:
+    """Of single runs: no two neighbours can show a difference."""
+    (first,) = execution(tmp_path, 0)[:1]
+    speeds = [1.0] * 10 + [1.3] * 10 + [0.9] * 10
+    runs = []
+    for day, seconds in enumerate(speeds):
+        drifting = metric("queries_geomean_ns", (seconds + 0.01 * (day % 4)) * 1e9, "lower")
+        run = with_metrics(first, [drifting])
+        began = first.result.started_unix_ns + day * 86_400 * 10**9
+        vars(run)["result"] = msgspec.structs.replace(run.result, started_unix_ns=began)
+        vars(run)["head"] = msgspec.structs.replace(run.head, started_unix_ns=began)
+        runs.append(run)
+    (history,) = histories(runs)
+    assert {e.row.verdict for e in history.executions if e.row} == {"not resolvable"}
+    assert [(change.at, change.ratio.above) for change in history.change_points] == [
+        (10, False),
+        (20, True),
+    ]
+    (steady,) = histories(runs[:10])
+    assert steady.change_points == ()
+
+
 # Parts that moved and were not used --------------------------------------------
 
 TEMP_APART = "data=ssd,temp=pmem"

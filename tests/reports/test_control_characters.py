@@ -68,6 +68,7 @@ COMMANDS: dict[str, Sequence[str]] = {
         "placement=MARK placement=MARK",
     ],
     "report": ["--anyway -o OUT --title MARK"],
+    "site": ["OUT/site --title MARK"],
     "experiment list": [""],
     "experiment show": ["profile.yml --placement ssd-both"],
     "experiment run": ["profile.yml --dry-run --placement ssd-both", "MARK"],
@@ -130,7 +131,7 @@ def commands(group: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, Any]
 #: Those that print texts of the store.
 SHOWN = ("compare", "explain", "runs list", "runs show", "runs sql", "data list")
 #: Those whose pictures are drawn.
-DRAWN = ("report", "card")
+DRAWN = ("report", "card", "site")
 ALL = dict(commands(get_command(app)))
 
 

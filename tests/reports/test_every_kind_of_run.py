@@ -30,6 +30,7 @@ COMMANDS = (
     ("compare", "placement=ssd-both,engine=duckdb", "placement=pmem-both,engine=duckdb"),
     ("compare", "placement=ssd-both", "placement=pmem-both", "--all", "--anyway"),
     ("card", "-o", "OUT"),
+    ("site", "OUT/site"),
     ("paper", "PAPER", "--budget", "1ns", "--emulate", "pmem", "-o", "OUT"),
     ("runs", "list"),
 )
