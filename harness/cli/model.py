@@ -25,11 +25,9 @@ from harness.errors import RunFailed, UsageError
 from harness.models.device import ZERO, DeviceModel, SizePoint, find_model, known_models
 from harness.models.durations import PROBABILITIES
 from harness.models.score import (
-    DEVICE_TIME,
     Pair,
     RefusedBlock,
     Score,
-    ScoredMetric,
     ScoreStore,
 )
 from harness.store.documents import attributes
@@ -384,35 +382,10 @@ def _score_json(score: Score) -> dict[str, Any]:
 
 
 def _print_scores(scores: Sequence[Score]) -> None:
-    from reports.formatting import percent
-    from reports.ranks import smallest_p_paired
-    from reports.statistics import ALPHA
+    from reports.model_scores import score_blocks
+    from reports.page import print_blocks
 
-    def interval(score: Score, metric: ScoredMetric) -> str:
-        if metric.low is None or metric.high is None:
-            return "—"
-        covered = 1 - smallest_p_paired(score.pairs)
-        few = f" at {percent(covered)}" if covered < 1 - ALPHA else ""
-        return f"[{metric.low - 1:+.0%}, {metric.high - 1:+.0%}]{few}"
-
-    rows = [
-        (
-            score.case,
-            metric.name,
-            f"{metric.error:+.0%}",
-            str(score.pairs),
-            interval(score, metric),
-            "contradicts the model" if metric.contradicted else "",
-        )
-        for score in scores
-        for metric in score.metrics
-    ]
-    print_table(("case", "metric", "error of the model", "pairs", "interval", ""), rows)
-    for score in scores:
-        for refused in score.refused:
-            say(f"{score.case}: not scored, {refused.why}: {', '.join(refused.runs)}")
-        if score.metrics and score.metric(DEVICE_TIME) is None:
-            say(f"{score.case}: no calls on the device are known, so its model is not scored")
+    print_blocks(score_blocks(scores))
 
 
 app.command("verify")(callback(VerifyOptions, verify, without=("param", *_UNUSED)))

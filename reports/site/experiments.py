@@ -20,7 +20,8 @@ from reports.explain.devices import TierSources
 from reports.formatting import NOTHING, times, utc
 from reports.history import History, histories
 from reports.history_output import history_blocks
-from reports.labels import value_text
+from reports.host_models import HostModels
+from reports.labels import HOST_ID, value_name
 from reports.micro.devices import devices, is_micro
 from reports.micro.report import card_blocks, stand_ins_of
 from reports.published import PublishedSeries
@@ -56,6 +57,7 @@ class ExperimentPages:
     calibrations: Sequence[Calibration]
     sources: TierSources
     published: Sequence[PublishedSeries]
+    of_hosts: HostModels
 
     @property
     def address(self) -> str:
@@ -82,6 +84,7 @@ class ExperimentPages:
             calibrations=self.calibrations,
             sources=self.sources,
             published=self.published,
+            of_hosts=self.of_hosts,
         )
         compared = _compared(report)
         history = histories(of_engines)
@@ -230,7 +233,7 @@ def _compared(report: Report) -> list[tuple[Panel, Group]]:
     """
     shown = list(report.panels)
     over = {panel.over for panel in shown}
-    for dim in varying_dimensions([spec_facts(run) for run in report.runs]):
+    for dim in varying_dimensions([{**spec_facts(r), HOST_ID: r.host_id} for r in report.runs]):
         if dim not in over:
             with suppress(UsageError):
                 shown += panels(report.runs, dim, None)
@@ -252,8 +255,7 @@ def _over(panel: Panel, group: Group) -> str:
     """``placement``, ``memory limit: 1 GiB against 4 GiB``."""
     if panel.over not in DIMENSIONS:
         return panel.over
-    fact = DIMENSIONS[panel.over].fact
-    sides = (value_text(fact, facts(arm.runs[0]).get(fact)) for arm in (group.b, group.a))
+    sides = (value_name(arm.runs[0], DIMENSIONS[panel.over]) for arm in (group.b, group.a))
     return f"{panel.over.replace('_', ' ')}: {' against '.join(sides)}"
 
 

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from harness.models.score import Score
 from harness.store.runs import StoredRun
 from harness.units import counted
 from reports.charts.drawing import svg_alone
 from reports.conditions import hosts_and_tiers
 from reports.formatting import utc
+from reports.host_models import HostModels
 from reports.micro.devices import devices, is_micro
 from reports.micro.report import card_blocks, stand_ins_of
+from reports.model_scores import score_blocks
 from reports.sections import (
     Block,
     Facts,
@@ -25,12 +28,16 @@ from reports.site.entries import Entry, SitePage, address
 
 @dataclass(frozen=True)
 class HostPage:
-    """A host with all runs on it. ``experiments``: name and address of those that ran there."""
+    """A host with all runs on it.
+
+    ``experiments``: name and address of those that ran there; ``scores``: of models on it.
+    """
 
     name: str
     host_id: str
     runs: Sequence[StoredRun]
     experiments: Sequence[tuple[str, str]]
+    scores: Sequence[Score] = ()
 
     @property
     def address(self) -> str:
@@ -57,6 +64,7 @@ class HostPage:
         else:
             text = "No card: no suite of microbenchmarks was run on it."
             blocks.append(Section("Device cards", [Paragraph(text)], "cards", "section"))
+        blocks += self._models()
         title = marked_title(self.name, stand_ins_of(all_devices))
         names = dict.fromkeys(str(row[0]) for row in tiers.rows)
         newest = newest_first[0].head.started_unix_ns
@@ -81,6 +89,18 @@ class HostPage:
             for piece in (", ", Span(name, "link", f"../{place}"))
         ]
         return (f"{text} · experiments: ", *links[1:]) if links else (text,)
+
+    def _models(self) -> Iterator[Block]:
+        """Yield the models of its devices, and how far models were off on it."""
+        models = HostModels.of(self.runs, self.scores)
+        blocks = [
+            block
+            for section in models.section([*models.names.values()], None)
+            for block in section.blocks
+        ]
+        blocks += score_blocks(self.scores) if self.scores else ()
+        if blocks:
+            yield Section("Device models", blocks, "models", "section")
 
 
 def _fact(facts: Facts, name: str) -> str:

@@ -22,6 +22,7 @@ from harness.store.run_store import Store
 from harness.store.runs import StoredRun
 from harness.units import counted
 from reports.explain.devices import TierSources
+from reports.host_models import HostModels
 from reports.micro.devices import is_micro
 from reports.page import render
 from reports.published import PublishedSeries
@@ -80,8 +81,8 @@ class StaticSite:
                 task.advance(note=name)
             for host_id, runs in self._by_host.items():
                 experiments = [*self._experiments(runs, parts)]
-                key = self._key(runs, experiments)
                 host = self._host(host_id, experiments)
+                key = self._key(runs, [experiments, *self._of_hosts(runs)])
                 parts[f"host {host_id}"] = _made(folder, f"host {host_id}", key, host.pages)
                 task.advance(note=host.name)
         entries = [entry for part in parts.values() for entry in part.entries]
@@ -158,12 +159,19 @@ class StaticSite:
     def _experiment_pages(self, name: str, runs: Sequence[StoredRun]) -> list[SitePage]:
         hosts = {i: (name, self._host(i).address) for i, name in self._host_names.items()}
         return ExperimentPages(
-            name, _reread(runs), hosts, self._calibrations, self._sources, self.published(name)
+            name,
+            _reread(runs),
+            hosts,
+            self._calibrations,
+            self._sources,
+            self.published(name),
+            self._models,
         ).pages()
 
     def _host(self, host_id: str, experiments: Sequence[tuple[str, str]] = ()) -> HostPage:
         name = self._host_names[host_id]
-        return HostPage(name, host_id, _reread(self._by_host[host_id]), experiments)
+        scores = [score for score in self._scores if score.host_id == host_id]
+        return HostPage(name, host_id, _reread(self._by_host[host_id]), experiments, scores)
 
     @staticmethod
     def _experiments(
@@ -186,6 +194,10 @@ class StaticSite:
     def _sources(self) -> TierSources:
         suites = [run for run in self._runs if is_micro(run)]
         return TierSources.of(_reread(suites), self._scores)
+
+    @cached_property
+    def _models(self) -> HostModels:
+        return HostModels.of(_reread(self._runs), self._scores)
 
     # Keys of what parts are made of -------------------------------------------------------
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from explained_runs import device_suite
 from micro_runs import card_run
 from report_runs import Case, demo, metric, write, write_unfinished
 from test_basis import execution
@@ -16,6 +17,7 @@ from typer.testing import CliRunner
 
 from harness.cli.app import app
 from harness.errors import UsageError
+from harness.models.score import Score, ScoredMetric, ScoreStore
 from harness.progress import SilentProgress
 from harness.store.run_store import Store
 from reports.page import render
@@ -88,6 +90,19 @@ def test_a_site_of_two_stores(tmp_path: Path, store: Path) -> None:
     check_links(out)
     start = _Html(out / "index.html").text
     assert "a: 8 runs" in start and "lab7" in start
+
+
+def test_a_host_has_its_models_and_their_scores(tmp_path: Path, store: Path) -> None:
+    device_suite(store, "pmem", 10)
+    (host_id,) = {run.host_id for run in Store(store).runs() if run.spec.workload == "micro"}
+    scored = (ScoredMetric("operations_per_second", 1.1, 1.0, 1.2),)
+    about = (host_id, "cloud-ebs-observed", "digest", "pmem", "rocksdb", "ycsb", "a case")
+    written(tmp_path / "site", store)
+    ScoreStore(store).write(Score(*about, 1, (), scored))
+    done = written(tmp_path / "site", store)
+    (page,) = (address for address in done.written if address.startswith("hosts/"))
+    text = _Html(tmp_path / "site" / f"{page}.html").text
+    assert "Device models, measured" in text and "cloud-ebs-observed" in text
 
 
 def test_every_page_has_the_marks_of_stand_ins(tmp_path: Path, store: Path) -> None:
