@@ -13,12 +13,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from functools import lru_cache
 
 import msgspec
 
 from harness.query_plan import Operator
-from harness.store.runs import StoredRun
+from harness.store.runs import StoredRun, once_a_run
 from reports.values import Quantity, Summary, summarise
 
 TABLE_READ, INDEX_LOOKUP, LOOKUP_ROWS = "table_read_ns", "index_lookup_ns", "index_lookup_rows"
@@ -37,7 +36,7 @@ def plan_summaries(runs: Iterable[StoredRun], metric: str) -> dict[Quantity, Sum
     return {quantity: summary for quantity, v in values.items() if (summary := summarise(v))}
 
 
-@lru_cache(maxsize=64)
+@once_a_run
 def _of_run(run: StoredRun) -> Mapping[Quantity, float]:
     metrics: dict[Quantity, float] = {}
     for query, document in (run.artifact("plans") or {}).items():

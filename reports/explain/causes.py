@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from statistics import median
 from typing import NamedTuple
 
@@ -20,7 +19,7 @@ import numpy as np
 
 from harness.iotrace.page import CounterCell
 from harness.metrics import load_of
-from harness.store.runs import StoredRun
+from harness.store.runs import StoredRun, once_a_run
 from harness.units import format_ns
 from reports.arm import Arm
 from reports.compare import Group
@@ -217,7 +216,7 @@ class _Spent:
     moments: float
 
 
-@lru_cache(maxsize=256)
+@once_a_run
 def _spent(run: StoredRun) -> _Spent | None:
     """None where neither waits nor I/O of the run's operations were recorded."""
     load = load_of(run.spec.workload, run.spec.params)

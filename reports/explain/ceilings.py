@@ -19,14 +19,13 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
 from itertools import product
 from typing import Literal, get_args
 
 import numpy as np
 
 from harness.metrics import load_of
-from harness.store.runs import StoredRun
+from harness.store.runs import StoredRun, once_a_run
 from reports.explain.devices import PARTS, Devices, TimedCalls, timed_calls
 from reports.headline import headline
 from reports.statistics import ALPHA
@@ -196,7 +195,7 @@ def ceilings(runs: Sequence[StoredRun]) -> Ceilings | None:
     return Ceilings(noun, tuple(_summed(by_query)), by_query)
 
 
-@lru_cache(maxsize=256)
+@once_a_run
 def waited_of(run: StoredRun) -> Mapping[str, Waited]:
     """By query; of a window by the empty text. Without what was not observed."""
     load = load_of(run.spec.workload, run.spec.params)

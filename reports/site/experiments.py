@@ -25,6 +25,7 @@ from reports.labels import HOST_ID, value_name
 from reports.micro.devices import devices, is_micro
 from reports.micro.report import card_blocks, stand_ins_of
 from reports.published import PublishedSeries
+from reports.query_breakdown import query_breakdowns
 from reports.report import Report
 from reports.run_configuration import DIMENSIONS, emulations, facts, spec_facts
 from reports.sections import (
@@ -75,6 +76,8 @@ class ExperimentPages:
                 return self._pages(of_engines) if of_engines else [self._card()]
         except UsageError as error:
             raise NotReported(f"{error.problem}: {error.context}") from error
+        finally:
+            query_breakdowns.cache_clear()  # it holds the runs, with all that was read of them
 
     def _pages(self, of_engines: Sequence[StoredRun]) -> list[SitePage]:
         report = Report(
