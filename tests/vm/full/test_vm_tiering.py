@@ -70,7 +70,8 @@ YCSB = (
 )
 RUN = (*YCSB, "--records", 1000, "--placement")
 #: More data than node 0 has room for.
-TIERED = (*YCSB, "--records", 40_000, "--placement", "data=ssd,memory=tiered:near,slow")
+LARGE = (*YCSB, "--records", 40_000, "--placement")
+TIERED = (*LARGE, "data=ssd,memory=tiered:near,slow")
 #: As another program does that knows nothing of the run.
 SWITCHED_OFF = """
 (until [ "$(cat /sys/kernel/mm/numa/demotion_enabled)" = true ]; do sleep 0.1; done
@@ -91,6 +92,14 @@ def vm():
 def totals(run: dict[str, Any], name: str) -> float:
     values: list[float] = [each["value"] for each in run["metrics"] if each["name"] == name]
     return sum(values)
+
+
+def engine_memory(run: dict[str, Any], node: int) -> list[float]:
+    return [
+        metric["value"]
+        for metric in run["metrics"]
+        if metric["name"] == "vm_engine_memory_bytes" and metric["labels"]["node"] == str(node)
+    ]
 
 
 def test_linux_interleaves_by_the_weights_of_a_run_and_they_are_restored_after_a_kill(vm):
@@ -127,6 +136,15 @@ def small_node(vm):
     vm.run("kill $(cat /root/taken.pid)")
 
 
+def test_memory_of_a_full_node_continues_on_slower_memory(vm, small_node):
+    done = harness(vm, *LARGE, "data=ssd,memory=preferred:near", "--operations", 500)
+    assert done.code == 0, done.err
+    (run,) = done.json["runs"]
+    checks = {check["name"]: check["status"] for check in run["checks"]}
+    assert checks["memory-policy"] == "passed", run["checks"]
+    assert max(engine_memory(run, node=2)) > 0
+
+
 def test_linux_promotes_and_demotes_pages_of_a_server_in_the_window(vm, small_node):
     done = harness(vm, *TIERED, "--operations", 4000)
     assert done.code == 0, done.err
@@ -136,11 +154,7 @@ def test_linux_promotes_and_demotes_pages_of_a_server_in_the_window(vm, small_no
     assert totals(run, "window_vm_pgdemote_count") > 0
     assert totals(run, "window_vm_numa_hint_faults_count") > 0
     assert totals(run, "window_vm_pgpromote_success_count") > 0
-    slow = [
-        metric["value"]
-        for metric in run["metrics"]
-        if metric["name"] == "vm_engine_memory_bytes" and metric["labels"]["node"] == "3"
-    ]
+    slow = engine_memory(run, node=3)
     assert len(slow) == 2 and min(slow) > 0
     assert vm.run(SETTINGS).split() == ["1", "false"]
 
