@@ -166,12 +166,17 @@ def test_an_observer_follows_queries_and_windows():
 # Whether a running engine is what its run says ------------------------------------
 
 
+def residency(mib: dict[int, float]) -> NodeResidency:
+    return NodeResidency({}, {node: int(count * (1 << 20)) for node, count in mib.items()})
+
+
 @pytest.mark.parametrize(
     ("mode", "nodes", "pages", "status"),
     [
         ("bind", (1,), {1: 1000}, "passed"),
         ("bind", (1,), {0: 5, 1: 995}, "passed"),
         ("bind", (1,), {0: 50, 1: 950}, "failed"),
+        ("bind", (1,), {0: 0.3, 1: 18}, "passed"),  # the few pages of a small server
         ("preferred", (1,), {0: 5, 1: 995}, "passed"),
         ("preferred", (1,), {0: 300, 1: 700}, "unknown"),
         ("preferred", (1,), {0: 1000}, "failed"),
@@ -186,7 +191,7 @@ def test_an_observer_follows_queries_and_windows():
     ],
 )
 def test_memory_is_where_the_placement_says(mode, nodes, pages, status):
-    check = memory_check(MemoryPolicy(mode, nodes), NodeResidency({}, pages))
+    check = memory_check(MemoryPolicy(mode, nodes), residency(pages))
     assert check.status == status
     for node, count in pages.items():
         assert f"node {node} {count / sum(pages.values()):.2%}" in check.detail
@@ -209,7 +214,7 @@ def test_slower_memory_comes_after_full_dram(tmp_path, preferred, free_kb, pages
         write(tmp_path, f"{folder}/cpulist", cpus)
         write(tmp_path, f"{folder}/meminfo", meminfo)
     policy = MemoryPolicy("preferred", (preferred,))
-    assert memory_check(policy, NodeResidency({}, pages), None, Kernel(tmp_path)).status == status
+    assert memory_check(policy, residency(pages), None, Kernel(tmp_path)).status == status
 
 
 @pytest.mark.parametrize(
@@ -269,7 +274,7 @@ def test_tiered_memory_without_demotions_is_not_passed(mode, pages, demoted, cha
     ],
 )
 def test_weighted_memory_has_its_shares(pages, status):
-    check = memory_check(MemoryPolicy("weighted", (0, 2), (3, 1)), NodeResidency({}, pages))
+    check = memory_check(MemoryPolicy("weighted", (0, 2), (3, 1)), residency(pages))
     assert check.status == status
     assert "by 3:1" in check.detail
 

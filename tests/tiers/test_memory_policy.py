@@ -229,7 +229,7 @@ def test_a_memory_limit_fits_into_the_nodes_of_the_policy(
 def test_memory_elsewhere_names_what_its_nodes_have_left(
     tmp_path: Path, policy: MemoryPolicy, left: list[str], needed: list[str]
 ) -> None:
-    elsewhere = NodeResidency({1: 1000}, {})
+    elsewhere = NodeResidency({1: 1 << 30}, {})
     detail = memory_check(policy, elsewhere, 6 << 30, two_nodes(tmp_path)).detail
     for available, size in zip(left, needed, strict=True):
         assert f"has {available} in caches, its part of the memory limit is {size}" in detail
