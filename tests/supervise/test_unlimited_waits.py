@@ -116,6 +116,7 @@ UNLIMITED = {
     "harness/workloads/sql/folder.py readline": FILE,
     "harness/workloads/sql/convert.py communicate": "the harness has the limit of this process",
     "harness/workloads/sql/public/generate.py readline": FILE,
+    "reports/charts/drawing.py get": "a context variable, which has a value",
     "harness/workloads/sql/replay.py join": WATCHED,
     "harness/workloads/sql/replay.py wait": WATCHED,
     "harness/workloads/streams.py join": BOUNDED,
