@@ -226,8 +226,8 @@ static bool add_work(struct thread *thread, const struct access *access, struct 
 }
 
 // A device's interrupts come to one processor, and find it awake where one thread makes all calls there.
-// While calls are made on several, each waits for a processor to wake. A sync of a file that grew waits
-// for the journal's thread, whose processor is another one in any case.
+// While calls are made on several, each waits for a processor to wake. Syncs of files that grew are not
+// longer there: they sleep more often in any case, for the journal's thread or for the inode.
 static void add_way_to_processor(const struct access *access, struct due *due, uint64_t now) {
   struct models *models = models_of_page();
   uint64_t number = models->device_of[access->part] - 1;
@@ -237,7 +237,7 @@ static void add_way_to_processor(const struct access *access, struct due *due, u
   if (last != 0 && last != here) {
     __atomic_store_n(&state->several_until, now + SEVERAL_NS, __ATOMIC_RELAXED);
   }
-  if (access->growth == NO_GROWTH && now < __atomic_load_n(&state->several_until, __ATOMIC_RELAXED)) {
+  if (!access->grew && now < __atomic_load_n(&state->several_until, __ATOMIC_RELAXED)) {
     due->end_ns += models->devices[number].elsewhere_ns[access->operation];
   }
 }
@@ -284,6 +284,7 @@ static void note_inode(struct access *access) {
   if (access->operation == WRITE && access->file.durable) {
     access->growth = take_growth(access->descriptor);
   }
+  access->grew = access->growth != NO_GROWTH;
   if (device->inode_longer_ns != 0 && access->operation != READ) {
     access->inode = writes_inode(access);
     if (access->growth == INTO_RESERVED || device->service[OPERATIONS].points == 0) {
@@ -404,7 +405,7 @@ ssize_t end_call(const struct call *call, enum operation operation, off_t offset
   add(&cell->calls, 1);
   add(&cell->probed, call->probed);
   add(&cell->cached, call->cached);
-  struct access access = {call->descriptor, part, operation, call->file, 0, 0, false, call->growth, false};
+  struct access access = {call->descriptor, part, operation, call->file, 0, 0, false, call->growth, false, false};
   if (result < 0) {
     add(&cell->errors, 1);
   } else {
