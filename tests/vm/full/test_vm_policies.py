@@ -172,3 +172,14 @@ def test_weights_that_this_kernel_does_not_compute_are_refused(vm):
     refused = harness(vm, *RUN, "data=ssd,memory=weighted:near,far")
     assert refused.code == 2
     assert "Linux computes none" in refused.err
+
+
+def test_stops_by_a_quota_of_control_groups_version_2_are_counted(vm):
+    quota = (
+        "systemd-run --quiet --wait --pipe -E HOME=/root -p WorkingDirectory=/root -p CPUQuota=50%"
+    )
+    command = shlex.join(map(str, ["harness", *RUN, "ssd-both"]))
+    (run,) = json.loads(vm.run(f"{quota} {command}"))["runs"]
+    stops = [m["value"] for m in run["metrics"] if m["name"] == "window_cpu_throttled_ns"]
+    assert len(stops) == 1
+    assert stops[0] > 0
