@@ -332,7 +332,8 @@ def _host_facts(host: HostFacts) -> Iterator[tuple[str, str]]:
     cpu, kernel = host.cpu, host.kernel
     yield "Host", f"{host.hostname} ({host.host_id})"
     yield "Mode", host.mode
-    yield "CPU", f"{cpu.model}, {cpu.sockets} sockets, {cpu.cores} cores, {cpu.threads} threads"
+    counts = ((cpu.sockets, "socket"), (cpu.cores, "core"), (cpu.threads, "thread"))
+    yield "CPU", ", ".join([cpu.model, *(counted(number, of) for number, of in counts)])
     yield "Instructions", " ".join(cpu.flags) or "none of interest"
     yield "Microcode", cpu.microcode or "unknown"
     yield "Memory", format_bytes(host.memory_bytes)

@@ -17,7 +17,7 @@ from reports.compare_output import comparison_page
 from reports.conclusions.catalogue import OF_ENGINES, conclusions_of
 from reports.conclusions.model import check_all
 from reports.explain.devices import TierSources
-from reports.formatting import NOTHING, times, utc
+from reports.formatting import NOTHING, ratio_text, utc
 from reports.history import History, histories
 from reports.history_output import history_blocks
 from reports.host_models import HostModels
@@ -160,7 +160,7 @@ class ExperimentPages:
             Section("Runs", [table], "runs"),
         ]
         row = group.deciding
-        ratio = times(row.ratio) if row and row.estimate else NOTHING
+        ratio = ratio_text(row.estimate) if row and row.estimate else NOTHING
         place = address(
             "comparison",
             [runs[0].spec.engine, runs[0].spec.workload],

@@ -52,8 +52,8 @@ class Start:
 
     def blocks(self) -> Iterator[Block]:
         """Yield the blocks of the page."""
-        runs = [f"{name}: {counted(number, 'run')}" for name, number in self.stores]
-        yield Paragraph(f"Results of {'; '.join(runs)}.", "about")
+        runs = [f"{counted(number, 'run')} of {name}" for name, number in self.stores]
+        yield Paragraph(f"{', '.join(runs)}.", "about")
         if self.left_out:
             yield Lines("items", self.left_out)
         newest = self._of("comparison")[:_MOST_NEW]

@@ -89,7 +89,7 @@ def test_a_site_of_two_stores(tmp_path: Path, store: Path) -> None:
     assert len(done.left_out) == 1  # planted delays
     check_links(out)
     start = _Html(out / "index.html").text
-    assert "a: 8 runs" in start and "lab7" in start
+    assert "8 runs of a" in start and "lab7" in start
 
 
 def test_a_host_has_its_models_and_their_scores(tmp_path: Path, store: Path) -> None:
