@@ -1,5 +1,6 @@
 """How often a modelled sync waits for a processor, on a clock of the test (late_wakes.c)."""
 
+import os
 from dataclasses import replace
 
 import pytest
@@ -10,16 +11,21 @@ from harness.models.device import Extra
 
 @pytest.fixture
 def syncs(trace, run, late_wakes, virtual_time):
-    """Make syncs of 100 ms: the sleeps and the milliseconds of each."""
+    """Make syncs of 100 ms: the sleeps and the milliseconds of each.
 
-    def syncs(late_ms, calls, written=4096, moves=0, reserve=0, **model):
+    ``processors``: on which they are made in turn.
+    """
+
+    def syncs(late_ms, calls, written=4096, moves=0, reserve=0, processors=(), **model):
         use(trace, replace(buffered(read=1, write=1, sync=100_000), **model))
         virtual_time(late_ms)
         printed = run(
             OPEN_TABLE + "import ctypes, time\n"
             f"sleeps = ctypes.c_int.in_dll(ctypes.CDLL({str(late_wakes)!r}), 'sleeps')\n"
             f"ctypes.CDLL(None).fallocate(fd, 1, 0, ctypes.c_long({reserve}))\n"
+            f"processors = {list(processors)}\n"
             f"for i in range({calls}):\n"
+            "    if processors: os.sched_setaffinity(0, [processors[i % len(processors)]])\n"
             f"    os.pwrite(fd, bytes({written}), i * {moves})\n"
             "    before, start = sleeps.value, time.monotonic_ns()\n"
             "    os.fdatasync(fd)\n"
@@ -71,3 +77,20 @@ def test_growth_into_reserved_space_takes_what_the_inode_takes(syncs, inode_writ
     points = constant(read=1, write=1, sync=100_000, grown_sync=300_000)
     growing = {"moves": 4096, "reserve": 8192, "points": points, "inode_write": inode_write}
     assert [ms for _, ms in syncs([], 3, **growing)] == [reserved_ms, reserved_ms, 300]
+
+
+def test_syncs_on_several_processors_take_longer_where_the_file_did_not_grow(syncs):
+    """The first one has the duration of a file that grew."""
+    processors = sorted(os.sched_getaffinity(0))[:2]
+    if len(processors) < 2:
+        pytest.skip("a single processor")
+    points = constant(read=1, write=1, sync=100_000, grown_sync=300_000)
+    in_turn = {"processors": processors, "points": points, "elsewhere_ns": {"sync": 30_000_000}}
+    assert [ms for _, ms in syncs([], 3, **in_turn)] == [300, 130, 130]
+
+
+def test_syncs_of_a_growing_file_take_no_longer_on_several_processors(syncs):
+    processors = sorted(os.sched_getaffinity(0))[:2]
+    growing = {"moves": 4096, "reserve": 12288, "inode_write": INODE}
+    in_turn = {"processors": processors, "elsewhere_ns": {"sync": 30_000_000}}
+    assert [ms for _, ms in syncs([], 3, **growing, **in_turn)] == [150, 150, 150]
