@@ -118,10 +118,8 @@ def open_all(browser: Chrome, page: Path, width: int) -> None:
     browser.execute_script("document.querySelectorAll('details').forEach(d => d.open = true)")
 
 
-# Both -----------------------------------------------------------------------------
-
-
-def test_nothing_is_fetched_and_nothing_goes_wrong(browser: Chrome, page: Path) -> None:
+def check_nothing_is_fetched(browser: Chrome, page: Path) -> None:
+    """The page itself is the only request, and the browser has nothing to complain about."""
     browser.get_log("performance")
     browser.get_log("browser")
     open_at(browser, page, 1280)
@@ -130,13 +128,25 @@ def test_nothing_is_fetched_and_nothing_goes_wrong(browser: Chrome, page: Path) 
     assert browser.get_log("browser") == []
 
 
-@pytest.mark.parametrize("width", [400, 1280])
-def test_the_page_does_not_scroll_sideways(browser: Chrome, page: Path, width: int) -> None:
+def check_width(browser: Chrome, page: Path, width: int) -> None:
+    """The page does not scroll sideways, with all its details open."""
     open_all(browser, page, width)
     inner, scroll = browser.execute_script(
         "return [document.documentElement.clientWidth, document.documentElement.scrollWidth]"
     )
     assert scroll <= inner <= width
+
+
+# Both -----------------------------------------------------------------------------
+
+
+def test_nothing_is_fetched_and_nothing_goes_wrong(browser: Chrome, page: Path) -> None:
+    check_nothing_is_fetched(browser, page)
+
+
+@pytest.mark.parametrize("width", [400, 1280])
+def test_the_page_does_not_scroll_sideways(browser: Chrome, page: Path, width: int) -> None:
+    check_width(browser, page, width)
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

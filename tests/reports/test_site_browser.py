@@ -9,7 +9,14 @@ import pytest
 from micro_runs import card_run
 from report_runs import Case, demo, write
 from test_basis import execution
-from test_browser import HOSTILE, open_all, open_at, requested, worst_contrast
+from test_browser import (
+    HOSTILE,
+    check_nothing_is_fetched,
+    check_width,
+    open_all,
+    open_at,
+    worst_contrast,
+)
 from test_site import OTHER_HOST, written
 
 if TYPE_CHECKING:
@@ -47,12 +54,7 @@ def page(request: pytest.FixtureRequest, site: Path) -> Path:
 
 
 def test_nothing_is_fetched_and_nothing_goes_wrong(browser: Chrome, page: Path) -> None:
-    browser.get_log("performance")
-    browser.get_log("browser")
-    open_at(browser, page, 1280)
-    fetched = [url for url in requested(browser) if not url.startswith("data:")]
-    assert fetched == [page.as_uri()]
-    assert browser.get_log("browser") == []
+    check_nothing_is_fetched(browser, page)
     assert browser.title != "owned"
 
 
@@ -64,11 +66,7 @@ def test_text_is_readable_in_either_scheme(browser: Chrome, page: Path, scheme: 
 
 @pytest.mark.parametrize("width", [400, 1280])
 def test_the_page_does_not_scroll_sideways(browser: Chrome, page: Path, width: int) -> None:
-    open_all(browser, page, width)
-    inner, scroll = browser.execute_script(
-        "return [document.documentElement.clientWidth, document.documentElement.scrollWidth]"
-    )
-    assert scroll <= inner <= width
+    check_width(browser, page, width)
 
 
 def test_nothing_is_missing_for_keyboards_and_screen_readers(browser: Chrome, page: Path) -> None:
