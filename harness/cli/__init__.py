@@ -11,6 +11,8 @@ import locale
 import os
 import signal
 import sys
+import threading
+import time
 from types import FrameType
 
 from harness.cli.streams import keep_streams_writable, output_error
@@ -20,6 +22,10 @@ _SIGNALLED = tuple(128 + number for number in (signal.SIGHUP, signal.SIGINT, sig
 
 #: Of an error's text.
 _SHOWN = 300
+
+#: Interrupts a wait of the main thread, and does nothing else.
+_NUDGE = signal.SIGURG
+_NUDGES, _NUDGE_S = 3, 0.1
 
 
 def main() -> None:
@@ -34,6 +40,7 @@ def main() -> None:
         for number in (signal.SIGTERM, signal.SIGHUP):
             if signal.getsignal(number) is not signal.SIG_IGN:  # nohup(1) ignores SIGHUP
                 signal.signal(number, _terminated)
+        lose_no_signal()
         code = _command()
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # all is done but the exit
     except BaseException as error:
@@ -55,6 +62,28 @@ def _use_utf8() -> None:
 def _terminated(number: int, _frame: FrameType | None) -> None:
     """SIGTERM and SIGHUP end the command in order, as Ctrl-C does."""
     raise SystemExit(128 + number)
+
+
+def lose_no_signal() -> None:
+    """Let Ctrl-C also end a wait that had just begun; called by the main thread.
+
+    Python notes a signal and looks for it between its own steps: one that arrives after the last
+    look and before the wait would be seen at the end of the wait. So a thread that learns of each
+    signal interrupts the wait a little later; Python then looks, and waits on if there is nothing.
+    """
+    learns, written = os.pipe()
+    os.set_blocking(written, False)
+    signal.signal(_NUDGE, lambda *_: None)
+    signal.set_wakeup_fd(written, warn_on_full_buffer=False)
+
+    def interrupt() -> None:
+        while noted := set(os.read(learns, 64)):
+            if noted != {_NUDGE}:
+                for _ in range(_NUDGES):
+                    time.sleep(_NUDGE_S)
+                    signal.pthread_kill(threading.main_thread().ident or 0, _NUDGE)
+
+    threading.Thread(target=interrupt, name="signals", daemon=True).start()
 
 
 def _command() -> int:

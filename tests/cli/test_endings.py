@@ -56,6 +56,24 @@ def test_an_interruption_while_it_imports_ends_in_order(harness, name, code):
     assert '"type": "Interrupted"' in done.stdout
 
 
+#: The signal is noted as its handler does it, and interrupts nothing.
+NOTED_SIGNAL = """
+import _thread, threading, time
+from harness.cli import lose_no_signal
+lose_no_signal()
+threading.Timer(0.2, _thread.interrupt_main).start()
+time.sleep(1000)
+"""
+
+
+def test_a_signal_that_is_noted_just_before_a_wait_ends_the_wait(harness):
+    done = subprocess.run(
+        [sys.executable, "-c", NOTED_SIGNAL], env=harness.environment, stderr=subprocess.DEVNULL,
+        check=False, timeout=PATIENCE_S,
+    )  # fmt: skip
+    assert done.returncode == -signal.SIGINT
+
+
 @pytest.mark.parametrize("argv", [["data", "list"], ["doctor", "--json"], ["--version"]])
 def test_output_that_cannot_be_written_is_told(harness, argv):
     with Path("/dev/full").open("w") as full:

@@ -17,12 +17,14 @@ from harness.supervise.process import descendants, process_stat
 HARNESS = """
 import os, sys, time
 from pathlib import Path
+from harness.cli import lose_no_signal
 from harness.host.cgroup import capped_starter, memory_cap
 from harness.supervise.credentials import unprivileged
 from harness.supervise import supervisor
 from harness.supervise.supervisor import Supervisor
 
 base, supervisor._DAEMON = map(Path, sys.argv[1:])
+lose_no_signal()
 print("imported", flush=True)
 with Supervisor(base / "state") as supervisor, memory_cap(64 << 20, supervisor) as cap:
     journal = supervisor.journal

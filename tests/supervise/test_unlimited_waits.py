@@ -85,6 +85,7 @@ UNLIMITED = {
     "harness/drivers/loadgen/remote_clients.py readline": "a timer kills ssh at limit `hello`",
     "harness/drivers/ycsb/client.py wait": WATCHED,
     "harness/host/tmpfs_room.py join": BOUNDED,
+    "harness/cli/__init__.py read": "its thread alone: for a signal, until the process ends",
     "harness/jsonfile.py read": FILE,
     "harness/monitors/__init__.py join": BOUNDED,
     "harness/monitors/_perf_stat.py read": "after select with a limit",
