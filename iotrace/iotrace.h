@@ -58,7 +58,7 @@ struct thread {
   uint64_t wake_ns;    // by which a sleep typically ends late
   uint64_t rested_ns;  // processor time of the thread at the end of its last modelled call
   uint64_t excess_ns;  // processor time of its calls that was more than theirs on the device
-  unsigned wanted;     // by others: its processor, in so many of its next syncs
+  unsigned wanted;     // by others: its processor, in so many of its next calls
 };
 // The calling thread with its slot and its present role; NULL where no slot is free.
 struct thread *this_thread(void);

@@ -16,7 +16,7 @@
 #include <stdint.h>
 
 #define PAGE_MAGIC 0x31435254424f4954ULL // "TIOBTRC1"
-#define PAGE_VERSION 22
+#define PAGE_VERSION 23
 #define PAGE_SLOTS 1024
 #define PAGE_NAME 16
 
@@ -113,6 +113,8 @@ struct device {
   // By how much a sync takes longer that writes the file's inode, and its processor time; 0: none does.
   uint64_t inode_longer_ns;
   uint64_t inode_processor_ns;
+  // Processor time of a request outside of its thread: of interrupts and of the kernel's threads.
+  uint64_t outside_ns[OPERATIONS];
   // By enum operation, syncs by bytes that are dirty; the last: of syncs after writes beyond the
   // end of what was written of the file, which the file system has to note, too.
   struct service service[SERVICES];
@@ -144,7 +146,7 @@ struct models {
   uint64_t chunks_lost; // pages that found no chunk: they are never resident
 };
 _Static_assert(sizeof(struct service) == 2248, "the writer knows this layout");
-_Static_assert(sizeof(struct device) == 37 * 8 + 4 * 2248, "the writer knows this layout");
+_Static_assert(sizeof(struct device) == 40 * 8 + 4 * 2248, "the writer knows this layout");
 _Static_assert(sizeof(struct state) == 141 * 8, "the harness clears it");
 _Static_assert(sizeof(struct models) <= MODEL_BYTES, "models fit");
 

@@ -13,7 +13,7 @@
 #define WAKE_STEP_NS 100
 #define WAKE_STEPS_DOWN 8
 #define MOST_EXCESS_NS 1000000
-// A wake that is late by more has waited for a processor, which the thread's next syncs find wanted,
+// A wake that is late by more has waited for a processor, which the thread's next calls find wanted,
 // too.
 #define WAITED_NS 30000
 #define CALLS_WANTED 8
@@ -122,10 +122,8 @@ uint64_t wait_until(struct thread *thread, uint64_t now, uint64_t deadline) {
 
 // A sync waits for its writes, and then for the flush, which begins later where the thread got no
 // processor in between. While no other thread wants one, further sleeps would only use processor time.
-static uint64_t wait_in_turn(struct thread *thread, uint64_t now, uint64_t deadline,
+static uint64_t wait_in_turn(struct thread *thread, uint64_t now, uint64_t deadline, bool wanted,
                              unsigned waits) {
-  bool wanted = waits > 1 && thread->wanted != 0;
-  thread->wanted -= wanted;
   for (; wanted && waits > 1; waits--) {
     uint64_t done = deadline > now ? now + (deadline - now) / waits : now;
     if (done > now + thread->wake_ns) {
@@ -306,6 +304,18 @@ static void add_inode(const struct access *access, struct due *due) {
   }
 }
 
+// Interrupts and the kernel's threads take the processors from whoever wants them.
+static bool add_outside(struct thread *thread, const struct access *access, struct due *due) {
+  const struct models *models = models_of_page();
+  bool wanted = thread->wanted != 0;
+  thread->wanted -= wanted;
+  if (wanted) {
+    due->processor_ns +=
+        models->devices[models->device_of[access->part] - 1].outside_ns[access->operation];
+  }
+  return wanted;
+}
+
 // Durations that an engine saw contain its waiting for processors, for which calls wait here, too:
 // by what a call ended late, the thread's next ones end earlier.
 static uint64_t settle_overdue(struct thread *thread, uint64_t now, uint64_t end_ns) {
@@ -332,6 +342,7 @@ static uint64_t wait_for_device(struct thread *thread, struct cell *cell, const 
   }
   bool works = add_work(thread, access, &due);
   add_way_to_processor(access, &due, end);
+  bool wanted = add_outside(thread, access, &due);
   uint64_t copied_ns = due.copies ? end - call->start_ns : 0; // part of filling
   due.end_ns += later(copied_ns, due.filling_ns) - due.filling_ns;
   struct distribution *distribution =
@@ -351,7 +362,7 @@ static uint64_t wait_for_device(struct thread *thread, struct cell *cell, const 
     processor_ns += later(due.filling_ns, copied_ns) - copied_ns;
     begun = processor_ns != 0 ? clock_ns(CLOCK_THREAD_CPUTIME_ID) : 0;
     uint64_t lost = use_processor(later(processor_ns, thread->excess_ns) - thread->excess_ns);
-    end = wait_in_turn(thread, now_ns(), due.end_ns + lost, due.waits);
+    end = wait_in_turn(thread, now_ns(), due.end_ns + lost, wanted, due.waits);
   }
   if (due.as_engine_saw && end > due.end_ns) {
     add_overdue(thread, end - due.end_ns);

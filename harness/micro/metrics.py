@@ -303,6 +303,8 @@ def _metrics(job_results: JobResults, labels: Labels) -> Iterator[Metric]:
         yield sampled("operation_kernel_ns", "ns", "lower", map(_cpu_ns, job_results.repeats))
         between = [_between_ns(repeat) for repeat in job_results.repeats]
         yield from [sampled("between_processor_ns", "ns", "lower", between)] * any(between)
+        outside = [r.facts["outside_ns"] for r in job_results.repeats if "outside_ns" in r.facts]
+        yield from [sampled("operation_outside_ns", "ns", "lower", outside)] * any(outside)
     calls = {"write_call_hdr": "write_call", "sync_hdr": str(job_results.job.keys.get("sync"))}
     for fact, call in calls.items():
         histograms = [text for r in job_results.repeats if (text := r.facts.get(fact))]

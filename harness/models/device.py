@@ -120,6 +120,8 @@ class DeviceModel:
     8 and so on requests are under way, itself included; linear between them.
     ``elsewhere_ns``: by operation, by how much a request takes longer while calls are made on
     several processors, of which one gets the device's interrupts; without syncs of files that grew.
+    ``outside_ns``: by operation, the processor time of a request of 4 KiB outside of its thread, of
+    interrupts and of the kernel's threads; it counts where processors are wanted.
     ``directions``: whether reads and writes (syncs among them) share the servers and what the
     device moves, or have each their own.
     ``basis``: ``measured`` (on a tier), ``published``, ``target`` (a vendor's promise),
@@ -145,6 +147,7 @@ class DeviceModel:
     inode_write: Extra | None = None
     depth_longer_ns: tuple[int, ...] = ()
     elsewhere_ns: Mapping[str, int] = field(default_factory=dict)
+    outside_ns: Mapping[str, int] = field(default_factory=dict)
     directions: Directions = "shared"
     volatile_cache: bool = True
     in_engine: bool = False
@@ -176,6 +179,7 @@ class DeviceModel:
                 and attributes(self.inode_write, "longer_ns", "processor_ns"),
                 "depth": list(self.depth_longer_ns),
                 "elsewhere": dict(self.elsewhere_ns),
+                "outside": dict(self.outside_ns),
                 "write_buffer": self.write_buffer
                 and attributes(self.write_buffer, "size_bytes", "program_bytes", "program_ns"),
                 "readahead": self.readahead_bytes,
@@ -313,6 +317,7 @@ def load_model(path: Path) -> DeviceModel:
         inode_write=_extra(value.inode_write) if value.inode_write else None,
         depth_longer_ns=tuple(map(parse_duration_ns, value.longer_at_depth)),
         elsewhere_ns={name: parse_duration_ns(text) for name, text in value.elsewhere.items()},
+        outside_ns={name: parse_duration_ns(text) for name, text in value.outside.items()},
     )
 
 
@@ -410,7 +415,7 @@ def _device(model: DeviceModel, cache: PageCache) -> bytes:
     beyond = deepest * (MOST_DEPTHS - max(1, len(model.depth_longer_ns)))
     pages = _UNLIMITED_PAGES if cache.size_bytes is None else cache.size_bytes // _PAGE_BYTES
     return struct.pack(
-        "<37Q",
+        "<40Q",
         min(model.parallel, MOST_PARALLEL),
         int(model.directions == "separate"),
         _ps_per_byte(model, "read"),
@@ -436,6 +441,7 @@ def _device(model: DeviceModel, cache: PageCache) -> bytes:
         *(model.elsewhere_ns.get(operation, 0) for operation in OPERATIONS),
         inode.longer_ns,
         inode.processor_ns,
+        *(model.outside_ns.get(operation, 0) for operation in OPERATIONS),
     ) + b"".join(
         _service(model.points.get(operation, ()), model.bandwidth.get(direction(operation), 0))
         for operation in SERVICES

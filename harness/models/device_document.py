@@ -149,6 +149,14 @@ class DeviceDocument(
             "processors, of which one gets the device's interrupts, such as read: 25us",
         ),
     ] = field(default_factory=dict)
+    outside: Annotated[
+        Mapping[_Operation, _Duration],
+        Meta(
+            min_length=1,
+            description="processor time of a request of 4 KiB outside of its thread, of interrupts "
+            "and the kernel's threads, such as sync: 35us",
+        ),
+    ] = field(default_factory=dict)
     directions: Annotated[
         Directions,
         Meta(

@@ -54,11 +54,12 @@ _PAGE_BYTES = 4096
 _OF_HIGHEST_RATE = 0.95
 #: A sync that writes the inode takes longer by at least this share.
 _LEAST_INODE_SHARE = 0.1
-#: End the names of measurements of calls after work, and of calls on all processors in turn.
-_AFTER_WORK, _ELSEWHERE = "_after_work", "_elsewhere"
+#: End the names of measurements: of calls after work, of calls on all processors in turn, and of
+#: what calls use outside of their thread.
+_AFTER_WORK, _ELSEWHERE, _OUTSIDE = "_after_work", "_elsewhere", "_outside"
 _NEEDED = (
     *MEASURED,
-    *(f"{name}{end}" for end in (_AFTER_WORK, _ELSEWHERE) for name in OPERATIONS),
+    *(f"{name}{end}" for end in (_AFTER_WORK, _ELSEWHERE, _OUTSIDE) for name in OPERATIONS),
     *("sync_inode", "parallel", "cold_read", "scan", "checkpoint"),
 )
 #: With fewer calls that did not wait for a throttle, durations of a size are not known.
@@ -128,6 +129,9 @@ def model_of(run: StoredRun, name: str) -> DeviceModel:
         inode_write=_inode_write(metrics) if buffered else None,
         depth_longer_ns=() if in_memory else depth_longer_ns,
         elsewhere_ns=elsewhere_ns if buffered else {},
+        outside_ns={operation: _outside_ns(metrics, operation) for operation in OPERATIONS}
+        if buffered
+        else {},
         volatile_cache=facts.volatile_cache is not False,
         directions="separate" if sum(at_once.values()) >= _SEPARATE else "shared",
         readahead_bytes=facts.readahead_bytes or DEFAULT_READAHEAD_BYTES,
@@ -316,6 +320,12 @@ def _processor_ns(metrics: Sequence[Metric], measurement: str) -> int:
     return max(0, round(time_ns))
 
 
+def _outside_ns(metrics: Sequence[Metric], operation: str) -> int:
+    """Return the processor time of an operation of the smallest size outside of its thread."""
+    outside = _smallest(metrics, "operation_outside_ns", f"{operation}{_OUTSIDE}")
+    return max(0, round(median(outside.samples or ())))
+
+
 def _smallest(metrics: Sequence[Metric], name: str, measurement: str) -> Metric:
     sizes = {int(m.labels["access_size_bytes"]): m for m in _of(metrics, name, measurement)}
     if not sizes:
@@ -364,6 +374,7 @@ def as_yaml(model: DeviceModel) -> str:
         "inode_write": model.inode_write and _extra_document(model.inode_write),
         "longer_at_depth": tuple(map(_microseconds, model.depth_longer_ns)),
         "elsewhere": {name: _microseconds(ns) for name, ns in model.elsewhere_ns.items()},
+        "outside": {name: _microseconds(ns) for name, ns in model.outside_ns.items()},
         "bandwidth": {name: f"{_megabytes(rate)}/s" for name, rate in model.bandwidth.items()},
         "burst": {name: _megabytes(size) for name, size in model.burst_bytes.items()},
         **{

@@ -24,6 +24,8 @@
  * system without a journal the next sync writes the inode: in one of 40 that follow one another, but in
  * each of a log that is synced every 4 ms. With `retimed` the file's time is set back before each write.
  * Neither that time nor its processor time is part of a figure.
+ * With `outside`, threads of the lowest priority fill the processors, which tells what an operation
+ * uses of them outside of its own thread (file_outside.c).
  *
  * The first word of each 4 KiB of a file states its place: every read that begins there is checked,
  * and after each repeat a sample of the file.
@@ -51,6 +53,7 @@ static const struct tb_param params[] = {
     TB_FLAG_KEY(struct file_job, "cold", cold, false),
     TB_FLAG_KEY(struct file_job, "migrate", migrate, false),
     TB_FLAG_KEY(struct file_job, "retimed", retimed, false),
+    TB_FLAG_KEY(struct file_job, "outside", outside, false),
     MB_BYTES_KEY(struct file_job, "touch_bytes", touch_bytes, 0),
     {0},
 };
@@ -79,6 +82,8 @@ static bool contradicts(const struct mb_job *job, const struct file_job *file,
         return !tb_fail(error, "retimed: only writes change the file's time");
     if (file->queue_depth > 1 && (file->touch_bytes || file->migrate || file->retimed))
         return !tb_fail(error, "queue_depth: must be 1 with touch_bytes, migrate and retimed");
+    if (file->outside && job->threads > 1)
+        return !tb_fail(error, "outside: is of one thread");
     if (file->cold && (file->write || file->direct != DIRECT_NO))
         return !tb_fail(error, "cold: only reads with direct no find the page cache empty");
     if (file->direct == DIRECT_YES && file->access_bytes % 512 != 0)
@@ -248,6 +253,8 @@ static void begin(struct mb_thread *thread)
     caller->fd = open_again(caller->part->fd, file->flags);
     if (caller->fd < 0)
         tb_fail(&thread->error, "opening the file: %s", strerror(errno));
+    if (file->outside)
+        caller->outside = mb_outside_begin(&caller->cpus, &thread->error);
     if (file->queue_depth == 1)
         return;
     caller->requests = tb_allocate(file->queue_depth, sizeof *caller->requests);
@@ -265,6 +272,8 @@ static void work(struct mb_thread *thread, uint64_t count)
     const struct file_job *file = thread->job->params;
     if (*thread->error.text)
         return;
+    if (thread->recording && file->outside)
+        mb_outside_note(((struct caller *)thread->own)->outside);
     uint64_t done = file->queue_depth > 1 ? mb_file_work_queued(thread, count)
                                           : mb_file_work_one_by_one(thread, count);
     thread->done.operations += done;
@@ -278,6 +287,8 @@ static void end(struct mb_thread *thread)
     struct file_job *file = thread->job->params;
     struct caller *caller = thread->own;
     mb_file_drain(thread, file);
+    if (file->outside)
+        file->outside_ns = mb_outside_end(caller->outside) / (double)(thread->done.operations | 1);
     pthread_mutex_lock(&adding);
     tb_hdr_add(&file->calls, &caller->calls);
     tb_hdr_add(&file->syncs, &caller->syncs);
@@ -345,6 +356,8 @@ static void report(const struct mb_job *job, json_t *facts)
         report_calls(facts, "sync_hdr", &file->syncs);
     }
     free_histograms(file);
+    if (file->outside)
+        json_object_set_new(facts, "outside_ns", json_real(file->outside_ns));
     if (!file->appends)
         return;
     json_object_set_new(facts, "truncating_ns", tb_integer(file->truncating_ns));

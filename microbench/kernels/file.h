@@ -33,7 +33,7 @@ struct file_job {
     bool write, random, appends, grouped;
     enum sync sync;
     enum direct direct;
-    bool cold, migrate, retimed;
+    bool cold, migrate, retimed, outside;
     uint64_t access_bytes, sync_every, touch_bytes;
     uint32_t queue_depth;
 
@@ -42,6 +42,7 @@ struct file_job {
     struct part *parts;
     struct tb_hdr calls, syncs; /* of all threads, from `begin` to `report` */
     _Atomic uint64_t truncating_ns, laps;
+    double outside_ns; /* of an operation */
     struct mb_timer_overhead overhead;
 };
 
@@ -52,6 +53,7 @@ struct caller {
     char *touched; /* touch_bytes of memory */
     cpu_set_t cpus; /* it may run on */
     int cpu;
+    struct mb_outside *outside;
     uint64_t until_sync;
     struct tb_hdr calls, syncs; /* where an operation is both */
     struct mb_ring ring;
@@ -60,6 +62,10 @@ struct caller {
     } *requests;
     uint32_t *idle, idle_count; /* requests that are not under way */
 };
+
+struct mb_outside *mb_outside_begin(const cpu_set_t *cpus, struct tb_error *error);
+void mb_outside_note(struct mb_outside *outside);
+double mb_outside_end(struct mb_outside *outside);
 
 uint64_t mb_file_next_offset(struct mb_thread *thread, const struct file_job *file,
                              struct part *part);

@@ -1,4 +1,4 @@
-// A clock that moves by 1 us at each reading, and sleeps that end late by LATE_WAKES: microseconds,
+// Clocks that move by 1 us at each reading, and sleeps that end late by LATE_WAKES: microseconds,
 // one after the other, and then 0. Files' times change every 400 ms. Preloaded before libiotrace.so.
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -8,12 +8,14 @@
 #include <sys/syscall.h>
 #include <time.h>
 
-int sleeps;
+int sleeps, used_us; // processor time, which passes while it is looked at
 static uint64_t now = 1000000000;
 static char *late;
 
 int clock_gettime(clockid_t clock, struct timespec *time) {
-  uint64_t read = clock == CLOCK_MONOTONIC         ? (now += 1000)
+  used_us += clock == CLOCK_THREAD_CPUTIME_ID;
+  now += clock == CLOCK_MONOTONIC || clock == CLOCK_THREAD_CPUTIME_ID ? 1000 : 0;
+  uint64_t read = clock == CLOCK_THREAD_CPUTIME_ID  ? (uint64_t)used_us * 1000
                   : clock == CLOCK_REALTIME_COARSE ? now - now % 400000000
                                                    : now;
   time->tv_sec = (time_t)(read / 1000000000);

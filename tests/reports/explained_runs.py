@@ -143,6 +143,8 @@ def device_suite(
         }
         on_all = [us * US] * 500 + [us * 1.5 * US] * 500  # on two processors
         metrics.append(metric(MEASURED[operation], histogram(on_all), "lower", **elsewhere))
+        outside: dict[str, Any] = {"measurement": f"{operation}_outside", "access_size_bytes": 4096}
+        metrics.append(metric("operation_outside_ns", [us * US / 5], "lower", **outside))
     rate = 1.2345e9 / us
     metrics.append(metric("bandwidth_bytes_per_second", [rate], "higher", measurement="scan"))
     checkpoint: dict[str, Any] = {"measurement": "checkpoint", "access_size_bytes": 1 << 24}

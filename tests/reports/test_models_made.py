@@ -111,6 +111,12 @@ def test_a_model_keeps_what_calls_take_longer_on_other_processors(tmp_path):
     assert [longer_ns[name] for name in OPERATIONS] == pytest.approx([25_000] * 3, rel=0.03)
 
 
+def test_a_model_keeps_what_calls_use_outside_of_their_thread(tmp_path):
+    path = tmp_path / "made.yml"
+    path.write_text(as_yaml(model_of(device_suite(tmp_path, "ssd", 100), "made")))
+    assert load_model(path).outside_ns == dict.fromkeys(OPERATIONS, 20_000)
+
+
 @pytest.mark.parametrize(("measurement", "way"), [("scan", "read"), ("checkpoint", "write")])
 def test_bandwidth_is_that_of_the_page_cache_s_large_requests(tmp_path, measurement, way):
     labels: dict[str, Any] = {"measurement": measurement, "access_size_bytes": 1 << 24}
