@@ -1,4 +1,4 @@
-"""A running MySQL or MariaDB: its tables, views and triggers, and all rows in one snapshot.
+"""A running MySQL or MariaDB: its tables, views and triggers, and rows of one snapshot.
 
 Both are read by statements, so that no client program of the right release is needed. The dump is
 written in the form of mysqldump's, rows as INSERT statements.
@@ -10,13 +10,13 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, BinaryIO, ClassVar
+from typing import Any, ClassVar
 
 import pymysql
-from pymysql.constants import FIELD_TYPE
 from pymysql.converters import escape_string
-from pymysql.cursors import SSCursor
 
+from harness.capture.mysql_rows import quoted, rows_of, write_rows
+from harness.capture.mysql_sample import write_sample
 from harness.capture.sample import SampledTable
 from harness.capture.weights import Weight, by_class
 from harness.dsn import DsnUrl, option_text, refuse_password
@@ -25,8 +25,6 @@ from harness.progress import Progress
 
 _FORM = "write mysql://user@host/database, or mysql://user@/database?socket=/run/mysqld/mysqld.sock"
 _PORT, _CONNECT_S = 3306, 10
-#: Rows that are read at a time, and bytes of a statement.
-_ROWS, _STATEMENT_BYTES = 1000, 1 << 18
 #: Values of the session in which a dump is made, and which it sets where it is read.
 _SESSION = "SET SESSION time_zone = '+00:00', sql_mode = '', sql_quote_show_create = 1"
 _HEADER = b"""/*!40101 SET NAMES utf8mb4 */;
@@ -60,24 +58,17 @@ _WEIGHTS = """
 _WITH_ROWS = ("BASE TABLE", "SYSTEM VERSIONED")
 #: Errors of a table that there is not, or that the role may not read.
 _NOT_COUNTED = (1142, 1044, 1146, 1049)
-_NUMBERS = frozenset(
-    {
-        FIELD_TYPE.DECIMAL, FIELD_TYPE.NEWDECIMAL, FIELD_TYPE.TINY, FIELD_TYPE.SHORT,
-        FIELD_TYPE.INT24, FIELD_TYPE.LONG, FIELD_TYPE.LONGLONG, FIELD_TYPE.FLOAT,
-        FIELD_TYPE.DOUBLE, FIELD_TYPE.YEAR,
-    }
-)  # fmt: skip
 
 
 class MySqlServer:
-    """A database of a MySQL or MariaDB. ``share``: of the rows, which must be all."""
+    """A database of a MySQL or MariaDB."""
 
     counter: ClassVar[tuple[str, str]] = (
         "performance_schema",
         "start it with performance_schema=ON, GRANT SELECT",
     )
 
-    def __init__(self, dsn: str, share: float | None) -> None:
+    def __init__(self, dsn: str) -> None:
         text = option_text(dsn)
         url = DsnUrl.of(text, "--dsn", _FORM, ("mysql", "mariadb"), ("socket", "ssl-ca"))
         refuse_password(dsn, bool(url.password))
@@ -85,18 +76,16 @@ class MySqlServer:
             raise UsageError("--dsn", "it must name either a host or a socket", _FORM)
         if not url.database:
             raise UsageError("--dsn", "it names no database", _FORM)
-        if share is not None:
-            raise UsageError("--rows of MySQL and MariaDB", "it is for PostgreSQL", "leave it out")
         self._url = url
         self.database = url.database
 
     def weights(self) -> dict[str, Weight] | None:
         """Return statements as the server counts them; None where it does not for this role."""
         with self._connected(UsageError) as connection:
-            if not _rows(connection, "SELECT @@performance_schema")[0][0]:
+            if not rows_of(connection, "SELECT @@performance_schema")[0][0]:
                 return None
             try:
-                rows = _rows(connection, _WEIGHTS)
+                rows = rows_of(connection, _WEIGHTS)
             except pymysql.Error as error:
                 if error.args[0] in _NOT_COUNTED:
                     return None
@@ -107,30 +96,36 @@ class MySqlServer:
     def write(
         self, tables: Path, rows: Path, share: float | None, progress: Progress
     ) -> list[SampledTable]:
-        """Write schema and all rows of one snapshot."""
+        """Write schema and rows of one snapshot; of a sample, return its tables."""
         with self._connected(RunFailed) as connection:
             for statement in (_SESSION, *_SNAPSHOT):
-                _rows(connection, statement)
-            tables_and_views = _rows(connection, _TABLES)
-            with_rows = [
-                (name, count) for name, kind, count in tables_and_views if kind in _WITH_ROWS
-            ]
+                rows_of(connection, statement)
+            tables_and_views = rows_of(connection, _TABLES)
+            with_rows = {
+                name: float(count) for name, kind, count in tables_and_views if kind in _WITH_ROWS
+            }
             views = [name for name, kind, _ in tables_and_views if kind == "VIEW"]
             with open(tables, "xb", opener=_private) as stream:
                 stream.write(_HEADER)
-                for name, _ in with_rows:
+                for name in with_rows:
                     stream.write(f"{_created(connection, 'TABLE', name)};\n\n".encode())
                 for text in _in_order({v: _created(connection, "VIEW", v) for v in views}):
                     stream.write(f"{text};\n\n".encode())
-                for (name,) in _rows(connection, _TRIGGERS):
+                for (name,) in rows_of(connection, _TRIGGERS):
                     text = _created(connection, "TRIGGER", name)
                     stream.write(f"DELIMITER ;;\n{text} ;;\nDELIMITER ;\n\n".encode())
             with open(rows, "xb", opener=_private) as stream:
                 stream.write(_HEADER)
-                for name, count in with_rows:
-                    with progress.task(f"read {name}", float(count) or 1.0, "rows") as task:
-                        for number in _write_rows(connection, name, stream):
-                            task.advance(number)
+                if share is not None:
+                    scratch = tables.parent
+                    return write_sample(connection, with_rows, share, scratch, stream, progress)
+                for name, count in with_rows.items():
+                    query = _COLUMNS.format(table=escape_string(name))
+                    columns = [quoted(column) for (column,) in rows_of(connection, query)]
+                    if columns:
+                        with progress.task(f"read {name}", count or 1.0, "rows") as task:
+                            for number in write_rows(connection, quoted(name), columns, stream):
+                                task.advance(number)
         return []
 
     @contextmanager
@@ -162,15 +157,9 @@ class MySqlServer:
             ) from error
 
 
-def _rows(connection: Any, query: str) -> list[tuple[Any, ...]]:
-    with connection.cursor() as cursor:
-        cursor.execute(query)
-        return list(cursor.fetchall())
-
-
 def _created(connection: Any, kind: str, name: str) -> str:
     """Return the statement that creates a table, a view or a trigger."""
-    (row,) = _rows(connection, f"SHOW CREATE {kind} {_quoted(name)}")
+    (row,) = rows_of(connection, f"SHOW CREATE {kind} {quoted(name)}")
     return str(row[2 if kind == "TRIGGER" else 1])
 
 
@@ -181,46 +170,10 @@ def _in_order(views: dict[str, str]) -> Iterator[str]:
         ready = [
             name
             for name, text in left.items()
-            if not any(_quoted(other) in text for other in left if other != name)
+            if not any(quoted(other) in text for other in left if other != name)
         ]
         for name in ready or [*left]:
             yield left.pop(name)
-
-
-def _write_rows(connection: Any, table: str, stream: BinaryIO) -> Iterator[int]:
-    """Write a table's rows as INSERT statements; yield how many, some at a time."""
-    columns = _rows(connection, _COLUMNS.format(table=escape_string(table)))
-    names = ", ".join(_quoted(column) for (column,) in columns)
-    if not names:
-        return
-    insert = f"INSERT INTO {_quoted(table)} ({names}) VALUES\n".encode()
-    pieces, size = list[bytes](), 0
-    with connection.cursor(SSCursor) as cursor:
-        cursor.execute(f"SELECT {names} FROM {_quoted(table)}")
-        types = [column[1] for column in cursor.description]
-        while rows := cursor.fetchmany(_ROWS):
-            for row in rows:
-                piece = f"({','.join(map(_literal, row, types))})".encode()
-                pieces.append(piece)
-                size += len(piece)
-                if size > _STATEMENT_BYTES:
-                    stream.write(insert + b",\n".join(pieces) + b";\n")
-                    pieces, size = [], 0
-            yield len(rows)
-    if pieces:
-        stream.write(insert + b",\n".join(pieces) + b";\n")
-
-
-def _literal(value: str | bytes | None, kind: int) -> str:
-    if value is None:
-        return "NULL"
-    if isinstance(value, bytes):
-        return f"0x{value.hex()}" if value else "''"
-    return value if kind in _NUMBERS else f"'{escape_string(value)}'"
-
-
-def _quoted(name: str) -> str:
-    return f"`{name.replace('`', '``')}`"
 
 
 def _private(path: str, flags: int) -> int:

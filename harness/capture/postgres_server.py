@@ -17,8 +17,9 @@ from typing import Any, ClassVar
 import psycopg
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
+from harness.capture.postgres_sample import write_sample
 from harness.capture.replay_file import APPLICATION
-from harness.capture.sample import SampledTable, write_sample
+from harness.capture.sample import SampledTable
 from harness.capture.weights import Weight, by_class
 from harness.dsn import option_text, refuse_password
 from harness.errors import RunFailed, UsageError

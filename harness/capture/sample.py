@@ -1,100 +1,23 @@
-"""A part of the rows of a PostgreSQL in which each foreign key finds its row.
+"""A part of the rows of a database in which each foreign key finds its row.
 
 Rows of each table are drawn by a hash of their key, so that the same ones are drawn each time.
 Then, from the drawn ones, foreign keys are followed until no row is added that was not chosen
-before, which ends for cycles, too. All of it sees one snapshot, in which the physical place of a
-row (``ctid``) names it: the chosen places are in a file of SQLite's, so memory does not grow with
-their number.
+before, which ends for cycles, too. All of it sees one snapshot, in which a row's place names it:
+the chosen places are in a file of SQLite's, so memory does not grow with their number.
 """
 
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO
 
-import psycopg
-
-from harness.errors import UsageError
 from harness.progress import Progress
 from harness.structs import Struct
 
-#: Rows that are looked up and read at a time.
-_ROWS = 2000
-_OFFSET_BITS = 16
-_OLDEST = 120000
-#: As pg_dump has it: forms of values that do not depend on the server's settings.
-_SESSION = """
-    SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY;
-    SET search_path = '';
-    SET client_encoding = 'UTF8'; SET datestyle = ISO; SET intervalstyle = postgres;
-    SET extra_float_digits = 3; SET bytea_output = hex; SET row_security = off;
-    SET statement_timeout = 0; SET lock_timeout = 0; SET idle_in_transaction_session_timeout = 0
-"""
-_OWN_SCHEMA = "n.nspname !~ '^pg_' AND n.nspname <> 'information_schema'"
-_TABLES = f"""
-    SELECT c.oid::bigint, quote_ident(n.nspname) || '.' || quote_ident(c.relname), c.reltuples,
-        ARRAY(
-            SELECT quote_ident(a.attname) FROM pg_attribute a
-            WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
-                AND a.attgenerated = '' ORDER BY a.attnum
-        ),
-        (
-            SELECT ARRAY(
-                SELECT quote_ident(a.attname)
-                FROM unnest(i.indkey::int2[]) WITH ORDINALITY k(number, place)
-                JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum = k.number
-                WHERE k.place <= i.indnkeyatts ORDER BY k.place
-            )
-            FROM pg_index i
-            WHERE i.indrelid = c.oid AND i.indisunique AND i.indisvalid AND i.indpred IS NULL
-                AND i.indexprs IS NULL AND NOT EXISTS (
-                    SELECT FROM unnest(i.indkey::int2[]) k(number)
-                    JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum = k.number
-                    WHERE NOT a.attnotnull
-                )
-            ORDER BY i.indisprimary DESC, i.indexrelid LIMIT 1
-        )
-    FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
-    WHERE c.relkind = 'r' AND c.relpersistence <> 't' AND {_OWN_SCHEMA} AND NOT EXISTS (
-        SELECT FROM pg_depend d
-        WHERE d.classid = 'pg_class'::regclass AND d.objid = c.oid AND d.deptype = 'e'
-    )
-    ORDER BY n.nspname, c.relname
-"""
-#: Partitions repeat the constraint of their table, which has others for partitions it refers to.
-_FOREIGN_KEYS = """
-    SELECT f.conrelid::bigint,
-        CASE WHEN p.relkind = 'r' THEN 'ONLY ' ELSE '' END
-            || quote_ident(n.nspname) || '.' || quote_ident(p.relname),
-        ARRAY(
-            SELECT 'p.' || quote_ident(b.attname) || ' OPERATOR(' || quote_ident(s.nspname) || '.'
-                || o.oprname || ') c.' || quote_ident(a.attname)
-            FROM unnest(f.conkey, f.confkey, f.conpfeqop) WITH ORDINALITY
-                k(child, parent, equal, place)
-            JOIN pg_operator o ON o.oid = k.equal JOIN pg_namespace s ON s.oid = o.oprnamespace
-            JOIN pg_attribute a ON a.attrelid = f.conrelid AND a.attnum = k.child
-            JOIN pg_attribute b ON b.attrelid = f.confrelid AND b.attnum = k.parent
-            ORDER BY k.place
-        )
-    FROM pg_constraint f JOIN pg_class p ON p.oid = f.confrelid
-    JOIN pg_namespace n ON n.oid = p.relnamespace
-    WHERE f.contype = 'f' AND NOT EXISTS (
-        SELECT FROM pg_constraint up WHERE up.oid = f.conparentid AND up.conrelid = f.conrelid
-    )
-    ORDER BY f.conrelid, f.conname
-"""
-_SEQUENCES = f"""
-    SELECT 'SELECT pg_catalog.setval('
-        || quote_literal(quote_ident(n.nspname) || '.' || quote_ident(s.sequencename))
-        || ', ' || s.last_value || ', true);'
-    FROM pg_sequences s JOIN pg_namespace n ON n.nspname = s.schemaname
-    WHERE s.last_value IS NOT NULL AND {_OWN_SCHEMA}
-    ORDER BY 1
-"""
+#: Of PostgreSQL a row's physical place; of MySQL and MariaDB the values of its key.
+Place = int | str
 
 
 class SampledTable(Struct, frozen=True):
@@ -110,183 +33,81 @@ class SampledTable(Struct, frozen=True):
 
 
 @dataclass(frozen=True)
-class _Table:
-    """A table or a partition; ``parents``: queries for the rows that its rows refer to."""
+class Table:
+    """A table or a partition, its names as SQL has them.
 
-    oid: int
+    ``rows``: about as many. ``drawn``: the condition of those that are drawn. ``parents``: queries
+    for the rows that its rows refer to.
+    """
+
+    number: int
     name: str
     rows: float
     columns: tuple[str, ...]
     key: tuple[str, ...]
+    drawn: str
     parents: tuple[str, ...]
 
 
-class _Chosen:
+class Chosen:
     """The places of chosen rows. ``followed``: whether the rows that they refer to are chosen."""
 
-    def __init__(self, file: Path) -> None:
+    def __init__(self, file: Path, at_once: int) -> None:
+        self._at_once = at_once
         self._database = sqlite3.connect(file, isolation_level=None)
         self._database.executescript("""
             PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF;
-            CREATE TABLE chosen (oid INTEGER, place INTEGER, drawn INTEGER, followed INTEGER,
-                PRIMARY KEY (oid, place)) WITHOUT ROWID;
-            CREATE INDEX not_followed ON chosen (oid, place) WHERE NOT followed;
+            CREATE TABLE chosen (number INTEGER, place, drawn INTEGER, followed INTEGER,
+                PRIMARY KEY (number, place)) WITHOUT ROWID;
+            CREATE INDEX not_followed ON chosen (number, place) WHERE NOT followed;
             BEGIN;
         """)
 
     def close(self) -> None:
         self._database.close()
 
-    def add(self, rows: Sequence[tuple[int, str]], drawn: bool) -> None:
-        """Add rows, by table and ``ctid``."""
-        places = ((oid, _number(ctid), drawn) for oid, ctid in rows)
+    def add(self, rows: Iterable[tuple[int, Place]], drawn: bool) -> None:
+        """Add rows, by the table's number and their places."""
+        places = ((number, place, drawn) for number, place in rows)
         self._database.executemany("INSERT OR IGNORE INTO chosen VALUES (?, ?, ?, 0)", places)
 
-    def not_followed(self, oid: int) -> list[int]:
+    def follow(
+        self,
+        tables: Sequence[Table],
+        parents_of: Callable[[Table, list[Place]], Iterable[tuple[int, Place]]],
+        progress: Progress,
+    ) -> None:
+        """Add the rows that chosen ones refer to, and those that these refer to."""
+        with progress.task("follow foreign keys", unit="rows") as task:
+            added = True
+            while added:
+                added = False
+                for table in tables:
+                    while table.parents and (places := self._not_followed(table.number)):
+                        added = True
+                        self.add(parents_of(table, places), drawn=False)
+                        task.advance(len(places))
+
+    def _not_followed(self, number: int) -> list[Place]:
         """Take some rows of a table whose foreign keys have not been followed."""
-        where = "oid = ? AND NOT followed"
-        query = f"SELECT place FROM chosen WHERE {where} LIMIT {_ROWS}"
-        places = [place for (place,) in self._database.execute(query, (oid,))]
+        where = "number = ? AND NOT followed"
+        query = f"SELECT place FROM chosen WHERE {where} LIMIT {self._at_once}"
+        places = [place for (place,) in self._database.execute(query, (number,))]
         self._database.executemany(
-            "UPDATE chosen SET followed = 1 WHERE oid = ? AND place = ?",
-            ((oid, place) for place in places),
+            "UPDATE chosen SET followed = 1 WHERE number = ? AND place = ?",
+            ((number, place) for place in places),
         )
         return places
 
-    def places(self, oid: int) -> Iterator[list[int]]:
+    def places(self, number: int) -> Iterator[list[Place]]:
         """Yield the rows of a table, some at a time, in the order of their places."""
-        query = "SELECT place FROM chosen WHERE oid = ? ORDER BY place"
-        rows = self._database.execute(query, (oid,))
-        while some := rows.fetchmany(_ROWS):
+        query = "SELECT place FROM chosen WHERE number = ? ORDER BY place"
+        rows = self._database.execute(query, (number,))
+        while some := rows.fetchmany(self._at_once):
             yield [place for (place,) in some]
 
-    def counts(self, oid: int) -> tuple[int, int]:
+    def counts(self, number: int) -> tuple[int, int]:
         """Rows of a table that were drawn, and the others."""
-        query = "SELECT total(drawn), total(NOT drawn) FROM chosen WHERE oid = ?"
-        drawn, others = self._database.execute(query, (oid,)).fetchone()
+        query = "SELECT total(drawn), total(NOT drawn) FROM chosen WHERE number = ?"
+        drawn, others = self._database.execute(query, (number,)).fetchone()
         return int(drawn), int(others)
-
-
-def write_sample(
-    connection: psycopg.Connection[Any],
-    share: float,
-    scratch: Path,
-    stream: BinaryIO,
-    progress: Progress,
-) -> list[SampledTable]:
-    """Write COPY statements with their rows, as pg_dump does, of a connection that is not used yet.
-
-    ``scratch``: for a file of the chosen rows. psycopg.Error where the server refuses.
-    """
-    if connection.info.server_version < _OLDEST:
-        raise UsageError(
-            f"--rows of PostgreSQL {connection.info.server_version // 10000}",
-            "it needs release 12 or later",
-            "leave --rows out: all rows are dumped",
-        )
-    connection.execute(_SESSION)
-    tables = _tables(connection)
-    with closing(_Chosen(scratch / "chosen")) as chosen:
-        for table in tables:
-            _draw(connection, table, share, chosen, progress)
-        _follow(connection, tables, chosen, progress)
-        sampled = []
-        for table in tables:
-            drawn, parents = chosen.counts(table.oid)
-            sampled.append(SampledTable(table.name, drawn, parents, table.key))
-            if drawn + parents:
-                with progress.task(f"read {table.name}", drawn + parents, "rows") as task:
-                    _write(connection, table, chosen.places(table.oid), stream, task.advance)
-    for (statement,) in connection.execute(_SEQUENCES):
-        stream.write(f"{statement}\n".encode())
-    return sampled
-
-
-def _tables(connection: psycopg.Connection[Any]) -> list[_Table]:
-    parents: dict[int, list[str]] = {}
-    for oid, parent, pairs in connection.execute(_FOREIGN_KEYS):
-        parents.setdefault(oid, []).append(f"{parent} p ON {' AND '.join(pairs)}")
-    tables = []
-    for oid, name, rows, columns, key in connection.execute(_TABLES):
-        queries = tuple(
-            f"SELECT DISTINCT p.tableoid::bigint, p.ctid::text FROM ONLY {name} c "
-            f"JOIN {parent} WHERE c.ctid = ANY(%s::text[]::tid[])"
-            for parent in parents.get(oid, ())
-        )
-        tables.append(_Table(oid, name, rows, tuple(columns), tuple(key or ()), queries))
-    return [table for table in tables if table.columns]
-
-
-def _draw(
-    connection: psycopg.Connection[Any],
-    table: _Table,
-    share: float,
-    chosen: _Chosen,
-    progress: Progress,
-) -> None:
-    values = f"ROW({', '.join(table.key)})" if table.key else "t"
-    query = (
-        f"SELECT {table.oid}::bigint, t.ctid::text FROM ONLY {table.name} t "
-        f'WHERE hashtextextended({values}::text COLLATE "C", 0) & {(1 << 63) - 1} '
-        f"< {int(share * (1 << 63))}"
-    )
-    estimate = max(1.0, table.rows * share)
-    with (
-        progress.task(f"draw from {table.name}", estimate, "rows") as task,
-        connection.cursor("drawn") as cursor,
-    ):
-        cursor.execute(query.encode())
-        while rows := cursor.fetchmany(_ROWS):
-            chosen.add(rows, drawn=True)
-            task.advance(len(rows))
-
-
-def _follow(
-    connection: psycopg.Connection[Any],
-    tables: Sequence[_Table],
-    chosen: _Chosen,
-    progress: Progress,
-) -> None:
-    with progress.task("follow foreign keys", unit="rows") as task:
-        added = True
-        while added:
-            added = False
-            for table in tables:
-                while table.parents and (places := chosen.not_followed(table.oid)):
-                    added = True
-                    ctids = [_ctid(place) for place in places]
-                    for query in table.parents:
-                        rows = connection.execute(query.encode(), (ctids,)).fetchall()
-                        chosen.add(rows, drawn=False)
-                    task.advance(len(places))
-
-
-def _write(
-    connection: psycopg.Connection[Any],
-    table: _Table,
-    places: Iterator[list[int]],
-    stream: BinaryIO,
-    advance: Callable[[int], None],
-) -> None:
-    columns = ", ".join(table.columns)
-    stream.write(f"COPY {table.name} ({columns}) FROM stdin;\n".encode())
-    for some in places:
-        ctids = ",".join(f'"{_ctid(place)}"' for place in some)
-        query = (
-            f"COPY (SELECT {columns} FROM ONLY {table.name} "
-            f"WHERE ctid = ANY('{{{ctids}}}'::tid[])) TO STDOUT"
-        )
-        with connection.cursor() as cursor, cursor.copy(query.encode()) as rows:
-            for block in rows:
-                stream.write(block)
-        advance(len(some))
-    stream.write(b"\\.\n\n")
-
-
-def _number(ctid: str) -> int:
-    block, offset = ctid.strip("()").split(",")
-    return int(block) << _OFFSET_BITS | int(offset)
-
-
-def _ctid(place: int) -> str:
-    return f"({place >> _OFFSET_BITS},{place & ((1 << _OFFSET_BITS) - 1)})"

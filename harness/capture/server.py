@@ -66,7 +66,7 @@ def capture_server(
     up to the dump. ``share``: of the rows, with those that they refer to; None: all rows.
     """
     progress = progress or SilentProgress()
-    server: _Server = MySqlServer(dsn, share) if dialect == "mysql" else PostgresServer(dsn)
+    server: _Server = MySqlServer(dsn) if dialect == "mysql" else PostgresServer(dsn)
     rows = Path(_LOAD, f"{server.database}.sql")
     for path in (folder / _TABLES, folder / rows):
         if path.exists():

@@ -139,8 +139,8 @@ def capture(
     """Record a load from a server's log, to be replayed: harness run sql --replay.
 
     PostgreSQL: csvlog or jsonlog with log_min_duration_statement=0. MySQL, MariaDB: the slow log
-    with long_query_time=0, or the general log. --dsn dumps a server (--rows: a part of a
-    PostgreSQL), and writes the weights of statements if it counts them (pg_stat_statements,
+    with long_query_time=0, or the general log. --dsn dumps a server (--rows: a part of the rows),
+    and writes the weights of statements if it counts them (pg_stat_statements,
     performance_schema).
     """
     if bool(log) == bool(dsn):
