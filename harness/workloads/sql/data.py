@@ -37,8 +37,6 @@ from harness.workloads.sql.folder import (
     DUMP,
     LOAD,
     SqlFolder,
-    is_utf_16,
-    not_utf_8,
     opened_file,
     read_folder,
 )
@@ -104,8 +102,6 @@ def _check_dump(
     with opened_file(path, f"{LOAD}/{name}") as stream:
         last, suspicious = b"\n", False
         while not suspicious and (block := stream.read(_BLOCK)):
-            if last == b"\n" and is_utf_16(block):
-                raise not_utf_8(problem, block, "not UTF-8: it begins as UTF-16 does")
             suspicious = _COMMAND.search(last + block) is not None
             last = block[-_LONGEST_COMMAND:]
         if suspicious:

@@ -36,6 +36,8 @@ LOAD, QUERIES, ANSWERS = "load", "queries", "answers"
 #: The files of rows by their extension, of which texts may be compressed, and dumps.
 TEXTS, PARQUET, DUMP = ("csv", "tsv", "tbl", "dat"), "parquet", "sql"
 COMPRESSIONS = ("gz", "zst")
+#: What an archive of pg_dump begins with.
+_ARCHIVE = b"PGDMP"
 #: Estimate of a file's size from what it is when compressed.
 _EXPANSION = 5
 #: Of a file that is read as a whole.
@@ -247,7 +249,14 @@ def is_utf_16(content: bytes) -> bool:
 
 
 def not_utf_8(problem: str, content: bytes, context: str = "not UTF-8") -> UsageError:
-    """Error for a text in another encoding, with the command that rewrites it."""
+    """Error for a text in another form, with the command that rewrites it."""
+    if content.startswith(_ARCHIVE):
+        return UsageError(
+            problem,
+            "an archive of pg_dump (-Fc)",
+            f"rewrite it: pg_restore --schema-only -f {TABLES} ARCHIVE; "
+            f"pg_restore --data-only -f {LOAD}/rows.sql ARCHIVE",
+        )
     encoding = "UTF-16" if is_utf_16(content) else "LATIN1"
     return UsageError(problem, context, f"rewrite it: iconv -f {encoding} -t UTF-8")
 
@@ -271,6 +280,10 @@ def form_of(name: str) -> tuple[str, str, str]:
 def _load_file(path: Path, name: str, opened: _Opened) -> LoadFile:
     stem, extension, compression = form_of(name)
     problem = f"{path}/{LOAD}/{name}"
+    with opened.file(f"{LOAD}/{name}") as stream:
+        begin = stream.read(len(_ARCHIVE))
+    if extension != PARQUET and not compression and (is_utf_16(begin) or begin == _ARCHIVE):
+        raise not_utf_8(problem, begin)
     if extension not in (*TEXTS, PARQUET, DUMP):
         raise UsageError(
             problem,

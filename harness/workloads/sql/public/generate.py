@@ -132,7 +132,22 @@ def _in_sql_of(dialect: str, made: GeneratedTables, text: str) -> str:
                 if isinstance(star, exp.Star):  # after a column, MySQL takes one with a table only
                     table = select.find(exp.From).this.alias_or_name
                     star.replace(exp.Column(this=star.copy(), table=exp.to_identifier(table)))
+        _fold_aliases(tree, exp)
     return "".join(f"{tree.sql(dialect=dialect, pretty=True)};\n" for tree in statements)
+
+
+def _fold_aliases(tree: Any, exp: Any) -> None:
+    """Write aliases of tables in small letters: MySQL alone does not find them in another case."""
+    queries = {query.alias.lower() for query in tree.find_all(exp.CTE)}
+    aliases = {alias.name.lower() for alias in tree.find_all(exp.TableAlias)}
+    for name in tree.find_all(exp.Identifier):
+        folded, place = name.this.lower(), (type(name.parent), name.arg_key)
+        if (
+            place == (exp.TableAlias, "this")
+            or (place == (exp.Column, "table") and folded in aliases)
+            or (place == (exp.Table, "this") and folded in queries)
+        ):
+            name.set("this", folded)
 
 
 def _answered(database: Any, query: str, target: Path) -> bool:
