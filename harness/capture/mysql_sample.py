@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from harness.capture.mysql_rows import literals_of, quoted, rows_of, write_rows
-from harness.capture.sample import Chosen, Place, SampledTable, Table
+from harness.capture.sample import ChosenRows, LinkedTable, Place, SampledTable
 from harness.progress import Progress
 
 #: Rows that are looked up and read at a time: MariaDB makes a table of a list of 1,000 values.
@@ -55,12 +55,12 @@ def write_sample(
     """
     tables = _tables(connection, with_rows, share)
 
-    def parents_of(table: Table, places: list[Place]) -> Iterator[tuple[int, Place]]:
+    def parents_of(table: LinkedTable, places: list[Place]) -> Iterator[tuple[int, Place]]:
         for query in table.parents:
             yield from _chosen(connection, query + _are(table, places))
 
     sampled = []
-    with closing(Chosen(scratch / "chosen", _ROWS)) as chosen:
+    with closing(ChosenRows(scratch / "chosen", _ROWS)) as chosen:
         for table in tables:
             estimate = max(1.0, table.rows * share)
             with progress.task(f"draw from {table.name}", estimate, "rows") as task:
@@ -85,7 +85,7 @@ def write_sample(
     return sampled
 
 
-def _tables(connection: Any, with_rows: Mapping[str, float], share: float) -> list[Table]:
+def _tables(connection: Any, with_rows: Mapping[str, float], share: float) -> list[LinkedTable]:
     """Read what links tables; those to which others refer without a key are drawn as a whole."""
     columns = defaultdict[str, list[str]](list)
     inexact = set[tuple[str, str]]()
@@ -118,7 +118,7 @@ def _tables(connection: Any, with_rows: Mapping[str, float], share: float) -> li
             )
     whole = {parent for _, _, parent in links if parent not in keys}
     return [
-        Table(
+        LinkedTable(
             numbers[name],
             quoted(name),
             rows,
@@ -139,7 +139,7 @@ def _hashed(columns: Sequence[str], share: float) -> str:
     return f"SHA2(CONCAT_WS(0x00, {values}), 256) < '{limit}'"
 
 
-def _keys_of(table: Table) -> str:
+def _keys_of(table: LinkedTable) -> str:
     return f"SELECT {table.number}, {', '.join(table.key)} FROM {table.name} c WHERE "
 
 
@@ -155,7 +155,7 @@ def _chosen(
             yield int(number), int(place) if _WHOLE.fullmatch(place) else place
 
 
-def _are(table: Table, places: Sequence[Place]) -> str:
+def _are(table: LinkedTable, places: Sequence[Place]) -> str:
     """Return the condition of the rows ``c`` at these places."""
     columns = ", ".join(f"c.{column}" for column in table.key)
     return f"({columns}) IN ({','.join(map(str, places))})"

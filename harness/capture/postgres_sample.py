@@ -9,7 +9,7 @@ from typing import Any, BinaryIO
 
 import psycopg
 
-from harness.capture.sample import Chosen, Place, SampledTable, Table
+from harness.capture.sample import ChosenRows, LinkedTable, Place, SampledTable
 from harness.errors import UsageError
 from harness.progress import Progress
 
@@ -108,12 +108,12 @@ def write_sample(
     connection.execute(_SESSION)
     tables = _tables(connection, share)
 
-    def parents_of(table: Table, places: list[Place]) -> Iterator[tuple[int, Place]]:
+    def parents_of(table: LinkedTable, places: list[Place]) -> Iterator[tuple[int, Place]]:
         ctids = [_ctid(place) for place in places]
         for query in table.parents:
             yield from _chosen(connection.execute(query.encode(), (ctids,)).fetchall())
 
-    with closing(Chosen(scratch / "chosen", _ROWS)) as chosen:
+    with closing(ChosenRows(scratch / "chosen", _ROWS)) as chosen:
         for table in tables:
             _draw(connection, table, share, chosen, progress)
         chosen.follow(tables, parents_of, progress)
@@ -129,7 +129,7 @@ def write_sample(
     return sampled
 
 
-def _tables(connection: psycopg.Connection[Any], share: float) -> list[Table]:
+def _tables(connection: psycopg.Connection[Any], share: float) -> list[LinkedTable]:
     parents: dict[int, list[str]] = {}
     for oid, parent, pairs in connection.execute(_FOREIGN_KEYS):
         parents.setdefault(oid, []).append(f"{parent} p ON {' AND '.join(pairs)}")
@@ -145,15 +145,17 @@ def _tables(connection: psycopg.Connection[Any], share: float) -> list[Table]:
             f'hashtextextended({values}::text COLLATE "C", 0) & {(1 << 63) - 1} '
             f"< {int(share * (1 << 63))}"
         )
-        tables.append(Table(oid, name, rows, tuple(columns), tuple(key or ()), drawn, queries))
+        tables.append(
+            LinkedTable(oid, name, rows, tuple(columns), tuple(key or ()), drawn, queries)
+        )
     return [table for table in tables if table.columns]
 
 
 def _draw(
     connection: psycopg.Connection[Any],
-    table: Table,
+    table: LinkedTable,
     share: float,
-    chosen: Chosen,
+    chosen: ChosenRows,
     progress: Progress,
 ) -> None:
     query = (
@@ -176,7 +178,7 @@ def _chosen(rows: Sequence[tuple[int, str]]) -> Iterator[tuple[int, Place]]:
 
 def _write(
     connection: psycopg.Connection[Any],
-    table: Table,
+    table: LinkedTable,
     places: Iterator[list[Place]],
     stream: BinaryIO,
     advance: Callable[[int], None],

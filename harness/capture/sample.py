@@ -33,7 +33,7 @@ class SampledTable(Struct, frozen=True):
 
 
 @dataclass(frozen=True)
-class Table:
+class LinkedTable:
     """A table or a partition, its names as SQL has them.
 
     ``rows``: about as many. ``drawn``: the condition of those that are drawn. ``parents``: queries
@@ -49,7 +49,7 @@ class Table:
     parents: tuple[str, ...]
 
 
-class Chosen:
+class ChosenRows:
     """The places of chosen rows. ``followed``: whether the rows that they refer to are chosen."""
 
     def __init__(self, file: Path, at_once: int) -> None:
@@ -73,8 +73,8 @@ class Chosen:
 
     def follow(
         self,
-        tables: Sequence[Table],
-        parents_of: Callable[[Table, list[Place]], Iterable[tuple[int, Place]]],
+        tables: Sequence[LinkedTable],
+        parents_of: Callable[[LinkedTable, list[Place]], Iterable[tuple[int, Place]]],
         progress: Progress,
     ) -> None:
         """Add the rows that chosen ones refer to, and those that these refer to."""
