@@ -12,7 +12,11 @@ BUILDS = ROOT / "build" / "tests"
 SANITIZED = bool(os.environ.get("NATIVE_SANITIZE"))
 
 
-def build(source: str | Path, *, sanitized: bool = False) -> Path:
+#: What set-up has compiled, as it is installed.
+INSTALLED = ROOT / "build" / "native"
+
+
+def build(source: str | Path, *more_options: str, sanitized: bool = False) -> Path:
     """The build directory of a folder of sources (a name: in the repository).
 
     As it is installed, or ``sanitized``: for debugging, with the address and undefined-behaviour
@@ -21,6 +25,7 @@ def build(source: str | Path, *, sanitized: bool = False) -> Path:
     folder = BUILDS / f"{Path(source).name}{'-sanitized' if sanitized else ''}"
     kind = "Debug" if sanitized else "Release"
     options = [f"-DCMAKE_BUILD_TYPE={kind}", f"-DNATIVE_SANITIZE={'ON' if sanitized else 'OFF'}"]
+    options += more_options
     BUILDS.mkdir(parents=True, exist_ok=True)
     with folder.with_suffix(".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 from microbench_build import runner, with_toy_kernel
-from native_build import BUILDS, SANITIZED, build
+from native_build import BUILDS, INSTALLED, SANITIZED, build
 
 
 @pytest.fixture(scope="session")
@@ -12,7 +12,8 @@ def release_build():
     """A build as it is installed, with the toy kernel: for its results, and for what its loops were
     compiled to.
     """
-    return build(with_toy_kernel(BUILDS / "sources"))
+    compiled = f"-DMICROBENCH_COMPILED={INSTALLED / 'microbench'}"
+    return build(with_toy_kernel(BUILDS / "sources"), compiled)
 
 
 @pytest.fixture(scope="session")

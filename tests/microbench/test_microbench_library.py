@@ -186,6 +186,18 @@ OPTIONS = ["-std=c11", "-O2", *WARNINGS, "-D_GNU_SOURCE"]
 DEFINES = ["-DMB_ISA=neon", '-DMICROBENCH_VERSION="test"']
 
 
+X86 = {"sse2": "-msse4.1", "avx2": "-mavx2", "avx512": "-mavx512f"}
+
+
+@pytest.mark.parametrize("isa", X86)
+def test_no_file_has_a_warning(isa):
+    """Set-up, which compiles what is measured, only prints them: newer compilers warn of more."""
+    others = [*SOURCE.glob("*.c"), *SOURCE.glob("[!tl]*/*.c")]
+    sources = [*SOURCE.glob("loops/*.c"), *(others if isa == "sse2" else [])]
+    options = [*OPTIONS, f"-DMB_ISA={isa}", DEFINES[-1], X86[isa], *INCLUDES]
+    subprocess.run(["gcc", "-fsyntax-only", *options, *sources], check=True)
+
+
 def test_the_c_tests_pass(tested_build):
     command = ["ctest", "--test-dir", str(tested_build), "--output-on-failure"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)

@@ -198,10 +198,12 @@ def atomics(release_build):
 
 
 def compiled_of(release_build: Path, name: str) -> dict[str, dict[str, list[Instruction]]]:
+    """Of the object files that the program is linked with (``link.txt``: CMake's command)."""
+    linked = (release_build / "CMakeFiles/microbench.dir/link.txt").read_text().split()
     by_isa = {}
     for isa in VECTOR:
-        (objects,) = release_build.glob(f"CMakeFiles/microbench_loops_{isa}.dir/**/{name}.c.o")
-        by_isa[isa] = functions_of(objects)
+        (objects,) = {o for o in linked if re.search(rf"loops_{isa}\.dir/.*\b{name}\.c\.o$", o)}
+        by_isa[isa] = functions_of(release_build / objects)
     return by_isa
 
 
