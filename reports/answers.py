@@ -151,7 +151,7 @@ _ABOUT = frozenset(
     )
 )
 #: Facts of a comparison that can turn its verdict, and values of such facts.
-_TURNING = frozenset(("answers-unknown", "arms-differ", "emulated"))
+_TURNING = frozenset(("checks-unknown", "arms-differ", "emulated"))
 #: A warning that so many more of one side's runs have is of this side.
 _OF_A_SIDE = 0.5
 #: Of what cannot turn a verdict, what is named.

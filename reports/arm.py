@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -44,7 +44,7 @@ class Arm:
 
     @property
     def unknown(self) -> tuple[str, ...]:
-        """Return the runs with answers that could not be checked."""
+        """Return the runs with an unknown check."""
         return tuple(run.run_id for run in self.runs if run.result.status == "unknown")
 
     @property
@@ -94,3 +94,10 @@ class Arm:
         """Return the quantity that stands for the arm; None where nothing does."""
         better = {q: point.better for q, point in self.points.items() if point.samples}
         return headline(self.usable, self.usable, better).quantity if self.usable else None
+
+
+def unknown_checks(runs: Iterable[StoredRun]) -> str:
+    """Name the unknown checks of unknown runs, each once: ``memory-policy, answer``."""
+    unknown = (run.result for run in runs if run.result.status == "unknown")
+    names = (c.name for result in unknown for c in result.checks if c.status == "unknown")
+    return ", ".join(dict.fromkeys(names)) or "none was made"

@@ -26,7 +26,7 @@ from harness.store.calibrations import (
 from harness.store.runs import StoredRun
 from harness.units import counted
 from harness.warnings import RunWarning
-from reports.arm import Arm
+from reports.arm import Arm, unknown_checks
 from reports.formatting import p_text, percent, stand_in_text, times
 from reports.hosts import host_differences
 from reports.noise import arms_differ, same_headline
@@ -47,7 +47,7 @@ Code = Literal[
     "pairs",
     "repeats",
     "hosts",
-    "answers-unknown",
+    "checks-unknown",
     "emulated",
     "noise",
     "not-calibrated",
@@ -121,8 +121,9 @@ def _facts(
         text = f"hosts that differ in {', '.join(_with_settings_together(differing))}"
         yield Fact("hosts", text, tuple(differing))
     runs = (*a, *b)
-    if unknown := sum(run.result.status == "unknown" for run in runs):
-        yield Fact("answers-unknown", f"answers unknown in {counted(unknown, 'run')}", (unknown,))
+    if unknown := [run for run in runs if run.result.status == "unknown"]:
+        text = f"checks unknown in {counted(len(unknown), 'run')} ({unknown_checks(unknown)})"
+        yield Fact("checks-unknown", text, (len(unknown),))
     if emulated := emulations(runs):
         yield Fact("emulated", stand_in_text(emulated), emulated)
     yield _noise(runs)

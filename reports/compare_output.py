@@ -9,7 +9,7 @@ from typing import Any
 from harness.store.documents import as_json, attributes
 from harness.warnings import RunWarning
 from reports.answers import answer_blocks, gains_of
-from reports.arm import Arm
+from reports.arm import Arm, unknown_checks
 from reports.compare import Comparison, Group
 from reports.compared_rows import Row
 from reports.explain.causes import explanation
@@ -195,7 +195,8 @@ def _group_blocks(
         yield Paragraph(f"left out, without a pair: {', '.join(group.left_out)}")
     for side in (group.a, group.b):
         if side.unknown:
-            yield Paragraph(f"† answers not checked: {', '.join(side.unknown)}", "caution")
+            checks = f"† checks unknown ({unknown_checks(side.runs)})"
+            yield Paragraph(f"{checks}: {', '.join(side.unknown)}", "caution")
     shown = [r for r in group.rows if everything or r.info.role in ("headline", "detail")]
     first = [group.deciding, group.row(group.headline.second)]
     shown.sort(key=lambda row: first.index(row) if row in first else len(first))

@@ -16,7 +16,7 @@ from harness.store.runs import StoredRun
 from harness.tiers.linux.model import TierRecord
 from harness.units import counted, format_bytes, format_ns
 from harness.warnings import RunWarning
-from reports.arm import Arm
+from reports.arm import Arm, unknown_checks
 from reports.formatting import NOTHING, percent, significant
 from reports.hosts import STATES, mitigations_text, state_text
 from reports.labels import resumed
@@ -144,8 +144,9 @@ def panel_warnings(panel: Panel) -> Iterator[RunWarning]:
     yield from dict.fromkeys(warning for group in panel.groups for warning in group.warnings)
     for arm in panel.arms:
         if arm.unknown:
+            checks = unknown_checks(arm.runs)
             yield RunWarning(
-                "answers-unknown", "† wrong answers are possible", f"{where}: {arm.name}"
+                "checks-unknown", "† a check has no result", f"{where}: {arm.name}: {checks}"
             )
         if arm.at_limit:
             limited = ", ".join(quantity.labels_text() for quantity in in_order(arm.at_limit))

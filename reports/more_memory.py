@@ -30,15 +30,21 @@ class MemoryPrice:
 
     @property
     def pays(self) -> bool | None:
-        """Return whether it pays at the price of its tier; None where that is not known."""
-        if self.group.verdict != "faster":
-            return None if self.group.verdict == "not resolvable" else False
-        if self.break_even is None:
+        """Return whether it pays at the price of its tier; None where that is not known.
+
+        Where no difference is shown, it does not pay only if it costs more than it would be worth
+        at the upper end of the interval.
+        """
+        verdict, even = self.group.verdict, self.break_even
+        if verdict not in ("faster", "no difference"):
+            return None if verdict == "not resolvable" else False
+        if even is None:
             return None
-        if not self.break_even.value:
-            return False
-        now = self.break_even.now
-        return None if now is None else now < self.break_even.value
+        worth = even.value if verdict == "faster" else even.high
+        if worth is None or (worth and even.now is None):
+            return None
+        pays = bool(worth) and even.now is not None and even.now < worth
+        return None if pays and verdict == "no difference" else pays
 
     def to_json(self) -> dict[str, Any]:
         """As in ``harness advise --json``."""
@@ -85,7 +91,7 @@ class MemoryAnswer:
         name = group.b.marked_name
         ratio = f", {ratio_text(row.estimate)}" if row and row.estimate else ""
         if group.verdict != "faster":
-            return f"{name}: {verdict_text(group.verdict)}{ratio}"
+            return f"{name}: {verdict_text(group.verdict)}{ratio}{self._at_most(price)}"
         if even is None:
             return (
                 f"{name} is faster{ratio}, up to which price it pays is not known: {price.missing}"
@@ -96,6 +102,17 @@ class MemoryAnswer:
         now = "" if even.now is None else f", which costs {significant(even.now)}"
         amount = f"{significant(even.value)}{interval} {self.currency}"
         return f"{name} pays below {amount} for a GB of {even.tier}{now}{ratio}"
+
+    def _at_most(self, price: MemoryPrice) -> str:
+        """Say up to which price it pays at the upper end of an interval without a difference."""
+        even = price.break_even
+        if price.group.verdict != "no difference" or even is None or even.high is None:
+            return ""
+        if not even.high:
+            return f", which pays at no price of {even.tier}, even at the upper end"
+        now = "" if even.now is None else f", which costs {significant(even.now)}"
+        amount = f"{significant(even.high)} {self.currency}"
+        return f", which pays at most below {amount} for a GB of {even.tier}{now}"
 
 
 def memory_answers(

@@ -329,7 +329,7 @@ class Report(ReportContents):
             if rows:
                 about = (
                     "A failed run has no value in any chart or table. An unknown one (†) has, but "
-                    "its answers could not be checked."
+                    "a check of it has no result."
                 )
                 table = Table("Failed and unknown runs", ("run", "status", "why"), rows)
                 blocks += [Paragraph(about), table]

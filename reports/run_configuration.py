@@ -323,7 +323,7 @@ def _score(results: Path, host_id: str, engine: str) -> str:
 
 
 def marked(name: str, emulated: Sequence[str], unknown: bool) -> str:
-    """A name as every legend and header shows it; †: its answers could not be checked."""
+    """A name as every legend and header shows it; †: a check of it is unknown."""
     mark = stand_in_mark(emulated)
     return f"{name}{f' ({mark})' if mark else ''}{' †' if unknown else ''}"
 

@@ -95,6 +95,8 @@ def advise(parameters: type[Parameters], options: AdviseOptions) -> None:
         return
     parts = _parts(parameters, options)
     trials = _memory_trials(options, every_tier) if of_memory else None
+    near = trials.cpus if trials and options.cpus is None else None
+    options = replace(options, cpus=options.cpus or near)
     if trials is None:
         tiers = faster_tiers(options, every_tier)
         if not tiers:
@@ -117,7 +119,9 @@ def advise(parameters: type[Parameters], options: AdviseOptions) -> None:
     plan = trials.plan(parameters, options)
     expectations = [] if of_memory else _expected(plan, options, every_tier, str(host_id))
     if not options.json_:
-        for line in (*trials.notes, *(expectation.sentence for expectation in expectations)):
+        of_cpus = (f"processors: {near}, those next to dram (--cpus names others)",) if near else ()
+        expected = (expectation.sentence for expectation in expectations)
+        for line in (*of_cpus, *trials.notes, *expected):
             say(line)
     answer = partial(_answer, trials, options, less, expectations)
     check = partial(_check_data, parameters, trials) if of_memory else None
@@ -156,7 +160,8 @@ def _memory_trials(options: AdviseOptions, tiers: Mapping[str, Tier]) -> Trials:
     question = memory_arms(options.from_, slower, options.memory_limit, tiers)
     today, *others = question.arms
     arms = {arm.placement: (("memory",), arm.memory) for arm in others}
-    return Trials((today.placement, today.memory), arms, question.arms, question.untried)
+    arms_today = (today.placement, today.memory)
+    return Trials(arms_today, arms, question.arms, question.untried, question.cpus)
 
 
 def _expected(

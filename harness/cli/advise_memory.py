@@ -16,7 +16,7 @@ from harness.experiment.placement import LARGEST_WEIGHT, parse_placement
 from harness.experiment.profile import parse_memory_limit
 from harness.tiers.linux.kernel import LIVE, Kernel
 from harness.tiers.linux.model import Tier
-from harness.tiers.linux.numa import nodes
+from harness.tiers.linux.numa import Node, distances, nodes
 from harness.tiers.resolve import memory_line, resolve
 from harness.units import format_bytes
 
@@ -41,10 +41,14 @@ class MemoryArm:
 
 @dataclass(frozen=True)
 class MemoryArms:
-    """Arms, today's first. ``untried``: policies that this host cannot have, with the reason."""
+    """Arms, today's first. ``untried``: policies that this host cannot have, with the reason.
+
+    ``cpus``: the processors next to DRAM; None where the host has no others.
+    """
 
     arms: tuple[MemoryArm, ...]
     untried: tuple[str, ...] = ()
+    cpus: str | None = None
 
 
 def memory_arms(
@@ -105,12 +109,26 @@ def memory_arms(
     untried: dict[str, list[str]] = {}
     for label, (memory, words) in filled.items():
         arm = MemoryArm(label, f"{data}{memory}", more_bytes, words)
-        if why := _why_not(arm, dram, today_bytes, slower, tiers, kernel):
+        if why := _why_not(arm, dram, today_bytes, more, tiers, kernel):
             untried.setdefault(why, []).append(label)
         else:
             arms.append(arm)
     notes = (f"not tried: {' and '.join(labels)}, since {why}" for why, labels in untried.items())
-    return MemoryArms(tuple(arms), tuple(notes))
+    return MemoryArms(tuple(arms), tuple(notes), _processors(dram, kernel))
+
+
+def _nearer(dram: Tier, slower: Tier, kernel: Kernel) -> list[Node]:
+    """Return the other nodes that are as near to DRAM as the slower memory, or nearer."""
+    every = nodes(kernel)
+    by_node = distances(every)
+
+    def from_dram(node: int) -> int:
+        return min(by_node[each].get(node, 0) for each in dram.claim.nodes)
+
+    furthest = max(map(from_dram, slower.claim.nodes))
+    named = {*dram.claim.nodes, *slower.claim.nodes}
+    others = (node for node in every if node.memory_bytes and node.node not in named)
+    return [node for node in others if from_dram(node.node) <= furthest]
 
 
 def _memory_tier(name: str, tiers: Mapping[str, Tier], kernel: Kernel) -> Tier:
@@ -154,21 +172,40 @@ def _limits(text: str | None) -> tuple[int, int]:
     return sizes[0], sizes[1]
 
 
+def _processors(dram: Tier, kernel: Kernel) -> str | None:
+    """Return the processors next to DRAM; None where the host has no others.
+
+    From others Linux would fill memory that is nearer to them first.
+    """
+    every = [node for node in nodes(kernel) if node.cpus]
+    near = [node for node in every if node.node in dram.claim.nodes]
+    if len(near) in (0, len(every)):
+        return None
+    return f"node:{near[0].node}" if len(near) == 1 else ",".join(node.cpus for node in near)
+
+
 def _why_not(
     arm: MemoryArm,
     dram: Tier,
     today_bytes: int,
-    slower: str,
+    slower: Tier,
     tiers: Mapping[str, Tier],
     kernel: Kernel,
 ) -> str:
     """Return why an arm, of which Linux fills DRAM first, is not possible here; else empty."""
-    size_bytes = dram.facts.size_bytes or 0
+    size_bytes, before = dram.facts.size_bytes or 0, f"which Linux would take before {slower.name}"
     if size_bytes > _LEFT_OVER * today_bytes:
         return (
-            f"{_DRAM} has {format_bytes(size_bytes)}, which Linux would take before {slower} (give "
-            f"a first limit of {format_bytes(size_bytes / _LEFT_OVER)} or more, or offline DRAM: "
-            "docs/tiers.md)"
+            f"{_DRAM} has {format_bytes(size_bytes)}, {before} (give a first limit of "
+            f"{format_bytes(size_bytes / _LEFT_OVER)} or more, or offline DRAM: docs/tiers.md)"
+        )
+    nearer = _nearer(dram, slower, kernel)
+    nearer_bytes = sum(node.memory_bytes for node in nearer)
+    if arm.label == "preferred" and nearer_bytes > (_LEFT_OVER - 1) * today_bytes:
+        listed = ", ".join(str(node.node) for node in nearer)
+        return (
+            f"node {listed} has {format_bytes(nearer_bytes)}, {before} (name it in the tier "
+            f"{_DRAM}, too, or offline its memory: docs/tiers.md)"
         )
     try:
         resolve(parse_placement(arm.placement), tiers, kernel)

@@ -79,13 +79,14 @@ class Trials:
     """Arms of the plan. ``arms``: parts that move, and their tier, by placement; without today's.
 
     ``today``: its placement, and its tier in words. ``memory``: arms of a question of memory.
-    ``notes``: what is not tried, and why.
+    ``notes``: what is not tried, and why. ``cpus``: processors of a question of memory.
     """
 
     today: tuple[str, str]
     arms: Mapping[str, tuple[tuple[str, ...], str]]
     memory: tuple[MemoryArm, ...] = ()
     notes: tuple[str, ...] = ()
+    cpus: str | None = None
 
     @property
     def every(self) -> dict[str, tuple[tuple[str, ...], str]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -12,29 +12,31 @@ from harness.errors import UsageError
 from harness.execution.environment import Environment
 from harness.iotrace.page import LIBRARY
 from harness.native_programs import find_native
-from harness.tiers.memory_policy import means_of, weights_in_force
+from harness.tiers.memory_policy import means_of, nearer_slower, weights_in_force
 from harness.warnings import RunWarning
 
 
 def check_memory_policy(
-    policy: MemoryPolicy | None, engine: str, traced: bool
+    policy: MemoryPolicy | None, engine: str, traced: bool, cpus: Collection[int] = ()
 ) -> tuple[RunWarning, ...]:
     """Warnings of a policy; UsageError where Linux or the engine cannot have it.
 
-    ``traced``: whether libraries can be preloaded into the engine.
+    ``traced``: whether libraries can be preloaded into the engine. ``cpus``: the engine's
+    processors, empty for all.
     """
     if policy is None:
         return ()
     means = means_of(policy)
+    warnings = (*means.warnings, *nearer_slower(policy, cpus))
     if not means.preloaded:
-        return means.warnings
+        return warnings
     reason = ""
     if not traced:
         reason = f"no library can be preloaded into {engine}"
     elif find_native(LIBRARY) is None:
         reason = f"{LIBRARY} was not built: install the harness again (make setup)"
     if not reason:
-        return means.warnings
+        return warnings
     if policy.mode == "weighted":
         raise UsageError(
             f"weighted memory of {engine}",
@@ -48,7 +50,7 @@ def check_memory_policy(
         reason,
         "compare with memory=preferred:TIER",
     )
-    return (*means.warnings, shared)
+    return (*warnings, shared)
 
 
 @contextmanager

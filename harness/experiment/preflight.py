@@ -133,7 +133,7 @@ def prepare(spec: RunSpec, env: Environment) -> EngineRun:
         )
     _check_plant(spec, engine, supported)
     _check_models(resolved, engine, supported)
-    of_memory = check_memory_policy(policy, factory.title, engine.traced)
+    of_memory = check_memory_policy(policy, factory.title, engine.traced, cpus)
     workload.check_engine(params, spec.driver, engine, settings)
     name = ""
     if not resolved.external:

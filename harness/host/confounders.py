@@ -72,7 +72,7 @@ _WARNINGS: Mapping[str, tuple[str, str]] = {
     ),
     "threads-not-pinned": (
         "threads are not pinned to a NUMA node",
-        "place memory on a node (memory=dram) and run under numactl --cpunodebind",
+        "place memory on a node (memory=dram), and the engine on its processors (--cpus node:0)",
     ),
     "numa-balancing": (
         "automatic NUMA balancing is on",

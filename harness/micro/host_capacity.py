@@ -15,7 +15,7 @@ from harness.micro.model import Job, Place
 from harness.micro.suite import cpus_and_more
 from harness.tiers.linux.kernel import LIVE, Kernel
 from harness.tiers.linux.model import DIRECTORY_KINDS, Tier
-from harness.tiers.linux.numa import Node, nodes
+from harness.tiers.linux.numa import Node, distances, nodes
 from harness.tiers.resolve import free_now
 from harness.units import KIB, MIB
 
@@ -162,9 +162,7 @@ def _processors(
             eligible[0].node if len(every) > 1 and eligible and eligible[0].memory_bytes else None
         )
         return _cores_first(usable, kernel), (), node
-    numbers = [node.node for node in every]
-    distances = next((node.distances for node in every if node.node == home), ())
-    distance = dict(zip(numbers, distances, strict=False))
+    distance = distances(every).get(home, {})
     nearest = min(distance.get(node, 0) for node in with_cpus)
     near_nodes = [n for n in with_cpus if distance.get(n, 0) == nearest]
     near = {c for n in near_nodes for c in with_cpus[n]} & set(usable)

@@ -9,14 +9,16 @@ NUMA balancing in mode 2, and demotes them where demotion is on.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import combinations
 
 from harness.engine import MemoryPolicy
 from harness.errors import HostLacksError, UsageError
+from harness.host.processors import cpu_numbers
 from harness.tiers.linux.kernel import LIVE, Kernel
 from harness.tiers.linux.memory import hmat, memory_tiers, weights_switch, zones
-from harness.tiers.linux.numa import available_bytes, nodes
+from harness.tiers.linux.numa import available_bytes, distances, nodes
 from harness.units import format_bytes
 from harness.warnings import RunWarning
 
@@ -253,6 +255,40 @@ def _full(policy: MemoryPolicy, kernel: Kernel) -> Iterator[RunWarning]:
                 f"node {node}: {format_bytes(free)} of {format_bytes(size)} are free",
                 "free memory there, or use a tier with more",
             )
+
+
+def nearer_slower(
+    policy: MemoryPolicy, cpus: Collection[int], kernel: Kernel = LIVE
+) -> list[RunWarning]:
+    """Warn where processors are nearer to a slower node of tiered memory than to a faster one.
+
+    Linux takes a page from the nearest node of the policy. ``cpus``: the engine's, empty for all.
+    """
+    if policy.mode != "tiered":
+        return []
+    every = nodes(kernel)
+    by_node = distances(every)
+    texts, fitting = [], []
+    for node in filter(lambda node: node.cpus, every):
+        to = by_node[node.node]
+        pairs = combinations(policy.nodes, 2)
+        nearer = [(fast, slow) for fast, slow in pairs if to.get(slow, 0) < to.get(fast, 0)]
+        if not nearer:
+            fitting.append(f"--cpus node:{node.node}")
+        elif not cpus or set(cpus) & set(cpu_numbers(node.cpus, f"node {node.node}")):
+            fast, slow = nearer[0]
+            distant = f"distance {to[slow]} to node {slow}, {to[fast]} to node {fast}"
+            texts.append(f"processors of node {node.node}: {distant}")
+    if not texts:
+        return []
+    return [
+        RunWarning(
+            "slower-memory-nearer",
+            "processors are nearer to slower memory than to faster, so that Linux fills it first",
+            "; ".join(texts),
+            f"give {' or '.join(fitting)}" if fitting else "use a slower node that is further away",
+        )
+    ]
 
 
 def _writable(path: str, kernel: Kernel) -> bool:

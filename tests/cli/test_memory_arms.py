@@ -65,6 +65,20 @@ def test_what_is_no_question_of_memory_is_refused_with_a_fix(
     assert text in f"{refused.value.context} {refused.value.hint}"
 
 
+def test_the_arms_run_next_to_dram_and_other_dram_comes_before_slower_memory(
+    kernel: RecordedKernel, tiers: dict[str, Tier]
+) -> None:
+    """The recorded host has DRAM on node 1 as well, which is nearer to node 0 than node 3 is."""
+    question = memory_arms("ssd", "far", "1200MiB,1500MiB", tiers, kernel)
+    assert question.cpus == "node:0"
+    assert [arm.label for arm in question.arms] == ["dram", "weighted", "tiered"]
+    (note,) = question.untried
+    assert "preferred, since node 1 has" in note
+    both = verify(TierClaim("dram", "numa", nodes=(0, 1)), kernel=kernel)
+    question = memory_arms("ssd", "far", "2500MiB,2800MiB", {**tiers, "dram": both}, kernel)
+    assert (question.cpus, question.untried) == (None, ())
+
+
 def today(gib: int) -> Trials:
     arms = [MemoryArm("dram", "", gib * GIB, ""), MemoryArm("weighted", "", 4 * gib * GIB, "")]
     return Trials(("", ""), {}, memory=tuple(arms))

@@ -28,12 +28,18 @@ PART_BYTES = {"data": 90 * GB, "wal": 10 * GB, "temp": 0, "index": 0}
 IN_FORCE = {"weighted": {"memory_policy": "nodes 0, 2 by weights 3:1, by Linux"}}
 
 
-def runs_of(root: Path, placement: str, **changes: object) -> list[StoredRun]:
+def runs_of(root: Path, placement: str, noise: float = 0.0, **changes: object) -> list[StoredRun]:
     label, gib, per_minute = ARMS[placement]
     limit = {"memory_limit_bytes": gib * GIB}
     (runs,) = interleaved(
         root,
-        lambda _, k: [metric("new_orders_per_minute", per_minute * (1 + k / 100), "higher")],
+        lambda _, k: [
+            metric(
+                "new_orders_per_minute",
+                per_minute * (1 + k / 100) * (1 + noise * (-1) ** k),
+                "higher",
+            )
+        ],
         8,
         [placement],
         label=label,
@@ -70,6 +76,26 @@ def test_more_slower_memory_pays_up_to_a_price(tmp_path: Path) -> None:
     assert weighted.break_even and weighted.break_even.value == pytest.approx(7.294, abs=0.001)
     assert weighted.pays is None and preferred.pays is False
     assert "weighted pays below 7.29" in answer.sentence and "GB of cxl" in answer.sentence
+
+
+@pytest.mark.parametrize(("now", "pays"), [(20.0, False), (1.0, None), (None, None)])
+def test_no_difference_is_no_answer_unless_its_interval_excludes_the_price(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, now: float | None, pays: bool | None
+) -> None:
+    """At 1.1 times the work, 4.29 GB of CXL memory may cost a tenth of 104.42 USD, 2.43 a GB."""
+    today, weighted, _ = ARMS
+    monkeypatch.setitem(ARMS, weighted, ("weighted", 16, 10_000))
+    if now is not None:
+        monkeypatch.setitem(PRICES, "cxl", now)
+    runs = [*runs_of(tmp_path, today), *runs_of(tmp_path, weighted, noise=0.1)]
+    tiers = dict.fromkeys((today, weighted), (("memory",), ""))
+    base, *others = trials_of(runs, tiers)
+    (answer,) = memory_prices(base, others)
+    (price,) = answer.prices
+    assert price.group.verdict == "no difference"
+    assert price.break_even and price.break_even.high == pytest.approx(2.43, rel=0.1)
+    assert price.pays is pays
+    assert "pays at most below 2." in answer.sentence
 
 
 #: Hand-made runs of all arms of profiles/cxl: memory, GiB, work per minute, and of arms without

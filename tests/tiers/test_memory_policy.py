@@ -14,6 +14,7 @@ from harness.tiers.memory_policy import (
     caches_in_the_way,
     check_room,
     means_of,
+    nearer_slower,
     usable_bytes,
     weights_in_force,
 )
@@ -181,6 +182,22 @@ def test_a_slow_node_without_room_is_named(tmp_path: Path, free: int, codes: lis
         tmp_path, "/proc/zoneinfo", ZONE.format(node=0, free=9999) + ZONE.format(node=2, free=free)
     )
     assert [warning.code for warning in means_of(TIERED, linux).warnings] == codes
+
+
+@pytest.mark.parametrize(("cpus", "warned"), [((), True), ((0,), False), ((2, 3), True)])
+def test_slower_memory_next_to_processors_is_named(
+    tmp_path: Path, cpus: tuple[int, ...], warned: bool
+) -> None:
+    """Node 2 is memory alone, next to the processors of node 1; tiered with node 0."""
+    linux = tiering(tmp_path, "0-1", "2")
+    for node, near, far in ((0, "0-1", "10 21 28"), (1, "2-3", "21 10 17"), (2, "", "28 17 10")):
+        folder = f"/sys/devices/system/node/node{node}"
+        write(tmp_path, f"{folder}/cpulist", near)
+        write(tmp_path, f"{folder}/distance", far)
+    warnings = nearer_slower(TIERED, cpus, linux)
+    assert [warning.code for warning in warnings] == ["slower-memory-nearer"] * warned
+    assert all("--cpus node:0" in warning.hint for warning in warnings)
+    assert nearer_slower(WEIGHTED, cpus, linux) == []
 
 
 def two_nodes(root: Path) -> Kernel:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
@@ -127,6 +127,12 @@ def _is_hbm(node: tuple[int, int] | None, dram: Iterable[tuple[int, int] | None]
             for other in others
         )
     )
+
+
+def distances(every: Sequence[Node]) -> dict[int, dict[int, int]]:
+    """Return each node's distances to the nodes, by number; ``every``: all online nodes."""
+    numbers = [node.node for node in every]
+    return {node.node: dict(zip(numbers, node.distances, strict=False)) for node in every}
 
 
 def available_bytes(number: int, kernel: Kernel = LIVE) -> int:
