@@ -76,10 +76,23 @@ static bool take(uint64_t *free_at, uint64_t seen, uint64_t start, uint64_t ns, 
                                      __ATOMIC_RELAXED);
 }
 
-// By how much a read takes longer, as other requests are under way as it comes.
+// Linear between the depths that are powers of two.
+static double at_depth(const uint64_t longer_ns[MODEL_DEPTHS], uint64_t depth) {
+  unsigned below = 63 - (unsigned)__builtin_clzll(depth);
+  uint64_t base = 1ULL << below;
+  double longer = (double)longer_ns[below];
+  if (depth == base) {
+    return longer;
+  }
+  double share = (double)(depth - base) / (double)base;
+  return longer + share * ((double)longer_ns[below + 1] - longer);
+}
+
+// By how much a read takes longer, as other requests are under way as it comes; linear between sizes.
 static uint64_t longer_at_depth(const struct device *device, const struct state *state,
-                                uint64_t start) {
-  if (device->depth_longer_ns[1] == 0 && device->depth_longer_ns[MODEL_DEPTHS - 1] == 0) {
+                                uint64_t start, uint64_t bytes) {
+  size_t sizes = device->depth_sizes < MODEL_DEPTH_SIZES ? device->depth_sizes : MODEL_DEPTH_SIZES;
+  if (sizes == 0) {
     return 0;
   }
   uint64_t servers = device->servers < MODEL_SERVERS ? device->servers : MODEL_SERVERS, depth = 1;
@@ -87,14 +100,18 @@ static uint64_t longer_at_depth(const struct device *device, const struct state 
     depth += __atomic_load_n(&state->free_at[0][i], __ATOMIC_RELAXED) > start;
   }
   depth = depth < MODEL_SERVERS ? depth : MODEL_SERVERS;
-  unsigned below = 63 - (unsigned)__builtin_clzll(depth);
-  uint64_t base = 1ULL << below, longer = device->depth_longer_ns[below];
-  if (depth == base) {
-    return longer;
+  size_t upper = 0;
+  while (upper < sizes - 1 && device->depth_bytes[upper] < bytes) {
+    upper++;
   }
-  double share = (double)(depth - base) / (double)base;
-  return (uint64_t)((double)longer +
-                    share * ((double)device->depth_longer_ns[below + 1] - (double)longer));
+  double longer = at_depth(device->depth_longer_ns[upper], depth);
+  if (upper == 0 || bytes >= device->depth_bytes[upper]) {
+    return (uint64_t)longer;
+  }
+  double smaller = at_depth(device->depth_longer_ns[upper - 1], depth);
+  uint64_t low = device->depth_bytes[upper - 1];
+  double share = (double)(bytes - low) / (double)(device->depth_bytes[upper] - low);
+  return (uint64_t)(smaller + share * (longer - smaller));
 }
 
 static uint64_t serve(const struct device *device, struct state *state, uint64_t start,
@@ -232,7 +249,7 @@ static uint64_t request(struct thread *thread, unsigned number, unsigned operati
   bool writes = operation != READ, bursts = device->burst_bytes[writes] != 0;
   uint64_t service_ns = draw(thread, &device->service[operation], bytes,
                              bursts ? 0 : device->ps_per_byte[writes]);
-  service_ns += operation == READ ? longer_at_depth(device, state, start) : 0;
+  service_ns += operation == READ ? longer_at_depth(device, state, start, bytes) : 0;
   uint64_t transfer_ns = occupied(device, operation, bytes);
   uint64_t turns = (bytes + TURN_BYTES - 1) / TURN_BYTES;
   if (turns > later(service_ns, transfer_ns) / SHORTEST_TURN_NS) {

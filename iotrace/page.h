@@ -16,7 +16,7 @@
 #include <stdint.h>
 
 #define PAGE_MAGIC 0x31435254424f4954ULL // "TIOBTRC1"
-#define PAGE_VERSION 23
+#define PAGE_VERSION 24
 #define PAGE_SLOTS 1024
 #define PAGE_NAME 16
 
@@ -60,6 +60,7 @@ _Static_assert(sizeof(struct header) == 256 + 480, "the reader knows this layout
 #define MODEL_QUANTILES 17
 #define MODEL_SERVERS 64
 #define MODEL_DEPTHS 7
+#define MODEL_DEPTH_SIZES 4
 #define MODEL_BYTES 65536
 #define SERVICES (OPERATIONS + 1)
 
@@ -106,8 +107,11 @@ struct device {
   // By how much a request takes longer, and its processor time, after the thread has worked.
   uint64_t work_longer_ns[OPERATIONS];
   uint64_t work_processor_ns[OPERATIONS];
-  // By how much a read takes longer where 1, 2, 4 … 64 requests are under way, itself included.
-  uint64_t depth_longer_ns[MODEL_DEPTHS];
+  // By how much a read takes longer where 1, 2, 4 … 64 requests are under way, itself included, by
+  // size. Sizes ascend.
+  uint64_t depth_sizes; // 0: none does
+  uint64_t depth_bytes[MODEL_DEPTH_SIZES];
+  uint64_t depth_longer_ns[MODEL_DEPTH_SIZES][MODEL_DEPTHS];
   // By how much a request takes longer while calls are made on several processors.
   uint64_t elsewhere_ns[OPERATIONS];
   // By how much a sync takes longer that writes the file's inode, and its processor time; 0: none does.
@@ -146,7 +150,7 @@ struct models {
   uint64_t chunks_lost; // pages that found no chunk: they are never resident
 };
 _Static_assert(sizeof(struct service) == 2248, "the writer knows this layout");
-_Static_assert(sizeof(struct device) == 40 * 8 + 4 * 2248, "the writer knows this layout");
+_Static_assert(sizeof(struct device) == 66 * 8 + 4 * 2248, "the writer knows this layout");
 _Static_assert(sizeof(struct state) == 141 * 8, "the harness clears it");
 _Static_assert(sizeof(struct models) <= MODEL_BYTES, "models fit");
 

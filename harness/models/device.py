@@ -38,8 +38,8 @@ GROWN = "grown_sync"
 SERVICES = (*OPERATIONS, GROWN)
 #: As in iotrace/page.h.
 MOST_SIZES, MOST_PARALLEL = 8, 64
-#: Depths 2, 4, 8 … MOST_PARALLEL.
-MOST_DEPTHS = 6
+#: Depths 2, 4, 8 … MOST_PARALLEL, of reads of so many sizes.
+MOST_DEPTHS, MOST_DEPTH_SIZES = 6, 4
 #: Linux's own, where no rule of udev sets another.
 DEFAULT_READAHEAD_BYTES = 128 << 10
 #: The model that adds nothing: it measures what a device of no latency would gain at most.
@@ -116,8 +116,8 @@ class DeviceModel:
     kernel needs has left the processor's caches.
     ``inode_write``: what a sync takes more that writes the file's inode, which is so on file
     systems without a journal where the file's end or time has changed; None: no sync writes it.
-    ``depth_longer_ns``: by how much a read takes longer where 2, 4,
-    8 and so on requests are under way, itself included; linear between them.
+    ``depth_longer_ns``: by its bytes, by how much a read takes longer where 2, 4,
+    8 and so on requests are under way, itself included; linear between sizes and between depths.
     ``elsewhere_ns``: by operation, by how much a request takes longer while calls are made on
     several processors, of which one gets the device's interrupts; without syncs of files that grew.
     ``outside_ns``: by operation, the processor time of a request of 4 KiB outside of its thread, of
@@ -145,7 +145,7 @@ class DeviceModel:
     processor_ns: Mapping[str, int] = field(default_factory=dict)
     after_work: Mapping[str, Extra] = field(default_factory=dict)
     inode_write: Extra | None = None
-    depth_longer_ns: tuple[int, ...] = ()
+    depth_longer_ns: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
     elsewhere_ns: Mapping[str, int] = field(default_factory=dict)
     outside_ns: Mapping[str, int] = field(default_factory=dict)
     directions: Directions = "shared"
@@ -177,7 +177,7 @@ class DeviceModel:
                 },
                 "inode_write": self.inode_write
                 and attributes(self.inode_write, "longer_ns", "processor_ns"),
-                "depth": list(self.depth_longer_ns),
+                "depth": {str(size): list(ns) for size, ns in self.depth_longer_ns.items()},
                 "elsewhere": dict(self.elsewhere_ns),
                 "outside": dict(self.outside_ns),
                 "write_buffer": self.write_buffer
@@ -315,7 +315,10 @@ def load_model(path: Path) -> DeviceModel:
         processor_ns={name: parse_duration_ns(text) for name, text in value.processor.items()},
         after_work={name: _extra(work) for name, work in value.after_work.items()},
         inode_write=_extra(value.inode_write) if value.inode_write else None,
-        depth_longer_ns=tuple(map(parse_duration_ns, value.longer_at_depth)),
+        depth_longer_ns={
+            parse_size(size): tuple(map(parse_duration_ns, longer))
+            for size, longer in value.longer_at_depth.items()
+        },
         elsewhere_ns={name: parse_duration_ns(text) for name, text in value.elsewhere.items()},
         outside_ns={name: parse_duration_ns(text) for name, text in value.outside.items()},
     )
@@ -411,11 +414,11 @@ def _device(model: DeviceModel, cache: PageCache) -> bytes:
     buffer = model.write_buffer
     after_work = [model.after_work.get(operation, Extra(0, 0)) for operation in OPERATIONS]
     inode = model.inode_write or Extra(0, 0)
-    deepest = model.depth_longer_ns[-1:] or (0,)
-    beyond = deepest * (MOST_DEPTHS - max(1, len(model.depth_longer_ns)))
+    depth_bytes = sorted(model.depth_longer_ns)
+    unused = MOST_DEPTH_SIZES - len(depth_bytes)
     pages = _UNLIMITED_PAGES if cache.size_bytes is None else cache.size_bytes // _PAGE_BYTES
     return struct.pack(
-        "<40Q",
+        "<66Q",
         min(model.parallel, MOST_PARALLEL),
         int(model.directions == "separate"),
         _ps_per_byte(model, "read"),
@@ -435,9 +438,11 @@ def _device(model: DeviceModel, cache: PageCache) -> bytes:
         *(model.processor_ns.get(operation, 0) for operation in OPERATIONS),
         *(work.longer_ns for work in after_work),
         *(work.processor_ns for work in after_work),
-        0,
-        *(model.depth_longer_ns or (0,)),
-        *beyond,
+        len(depth_bytes),
+        *depth_bytes,
+        *[0] * unused,
+        *(ns for size in depth_bytes for ns in _by_depth(model.depth_longer_ns[size])),
+        *[0] * (unused * (1 + MOST_DEPTHS)),
         *(model.elsewhere_ns.get(operation, 0) for operation in OPERATIONS),
         inode.longer_ns,
         inode.processor_ns,
@@ -446,6 +451,11 @@ def _device(model: DeviceModel, cache: PageCache) -> bytes:
         _service(model.points.get(operation, ()), model.bandwidth.get(direction(operation), 0))
         for operation in SERVICES
     )
+
+
+def _by_depth(longer_ns: tuple[int, ...]) -> tuple[int, ...]:
+    """Return by how much a read takes longer at depths 1, 2, 4 and so on."""
+    return (0, *longer_ns, *longer_ns[-1:] * (MOST_DEPTHS - len(longer_ns)))
 
 
 def _ps_per_byte(model: DeviceModel, direction: str) -> int:

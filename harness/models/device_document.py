@@ -31,8 +31,9 @@ _Figures = Annotated[
     ],
     Meta(min_length=1, description="quantiles such as p50: 90us, a mean: 90us, or both"),
 ]
+_Size = Annotated[str, whole("[0-9]+ *([KMG]i?)?B", "a size, such as 4KiB")]
 _Sizes = Annotated[
-    Mapping[Annotated[str, whole("[0-9]+ *([KMG]i?)?B", "a size, such as 4KiB")], _Figures],
+    Mapping[_Size, _Figures],
     Meta(min_length=1, max_length=8, description="durations by size; at most 8 sizes"),
 ]
 
@@ -133,14 +134,14 @@ class DeviceDocument(
         int, Meta(ge=1, le=64, description="requests that the device serves at once")
     ]
     longer_at_depth: Annotated[
-        tuple[_Duration, ...],
+        Mapping[_Size, Annotated[tuple[_Duration, ...], Meta(min_length=1, max_length=6)]],
         Meta(
             min_length=1,
-            max_length=6,
+            max_length=4,
             description="by how much a read takes longer where 2, 4, 8 and so on requests are "
-            "under way, itself included",
+            "under way, itself included, by its size; at most 4 sizes",
         ),
-    ] = ()
+    ] = field(default_factory=dict)
     elsewhere: Annotated[
         Mapping[_Operation, _Duration],
         Meta(

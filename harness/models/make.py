@@ -60,7 +60,7 @@ _AFTER_WORK, _ELSEWHERE, _OUTSIDE = "_after_work", "_elsewhere", "_outside"
 _NEEDED = (
     *MEASURED,
     *(f"{name}{end}" for end in (_AFTER_WORK, _ELSEWHERE, _OUTSIDE) for name in OPERATIONS),
-    *("sync_inode", "parallel", "cold_read", "scan", "checkpoint"),
+    *("sync_inode", "parallel", "parallel_cold", "cold_read", "scan", "checkpoint"),
 )
 #: With fewer calls that did not wait for a throttle, durations of a size are not known.
 _LEAST_SHARE = 0.03
@@ -99,7 +99,7 @@ def model_of(run: StoredRun, name: str) -> DeviceModel:
     facts, buffered = tier.facts, tier.kind in _BUFFERED
     processors = run.manifest.host.cpu.threads
     elsewhere_ns = {name: _elsewhere_ns(metrics, name, processors) for name in OPERATIONS}
-    parallel, depth_longer_ns = _depths(metrics, elsewhere_ns["read"])
+    parallel = _parallel(metrics)
     in_memory = tier.kind == "tmpfs"  # whoever calls copies: nothing queues
     bandwidth = {
         "read": _in_kb(_largest(metrics, ("read", "bulk_read", "scan"))),
@@ -127,7 +127,9 @@ def model_of(run: StoredRun, name: str) -> DeviceModel:
         else {},
         after_work=dict(_after_work(metrics)) if buffered else {},
         inode_write=_inode_write(metrics) if buffered else None,
-        depth_longer_ns=() if in_memory else depth_longer_ns,
+        depth_longer_ns={}
+        if in_memory
+        else dict(_longer_at_depth(metrics, parallel, elsewhere_ns["read"], bursts["read"])),
         elsewhere_ns=elsewhere_ns if buffered else {},
         outside_ns={operation: _outside_ns(metrics, operation) for operation in OPERATIONS}
         if buffered
@@ -334,33 +336,46 @@ def _smallest(metrics: Sequence[Metric], name: str, measurement: str) -> Metric:
     return sizes[min(sizes)]
 
 
-def _depths(metrics: Sequence[Metric], elsewhere_ns: int) -> tuple[int, tuple[int, ...]]:
-    """Return the requests that the device serves at once, and how much longer they make a read.
-
-    Requests are served at once as long as one more raises the rate. ``elsewhere_ns``: which
-    calls on several processors have; it is no part of the queue.
-    """
+def _parallel(metrics: Sequence[Metric]) -> int:
+    """Return the requests that the device serves at once: as long as one more raises the rate."""
     rates = _rates(metrics)
-    means_ns = {threads: threads / rate for threads, rate in rates.items()}
     enough = _OF_HIGHEST_RATE * max(rates.values())
-    parallel = next(threads for threads, rate in rates.items() if rate >= enough)
-    alone_ns = means_ns[min(means_ns)]
-    longer_ns = {
-        threads: mean_ns - alone_ns - elsewhere_ns for threads, mean_ns in means_ns.items()
-    }
-    return parallel, tuple(
-        max(0, round(longer_ns[threads])) for threads in rates if 1 < threads <= parallel
-    )
+    return next(threads for threads, rate in rates.items() if rate >= enough)
+
+
+def _longer_at_depth(
+    metrics: Sequence[Metric], parallel: int, elsewhere_ns: int, burst_bytes: int
+) -> Iterator[tuple[int, tuple[int, ...]]]:
+    """Yield by how much more reads under way make a read longer, by its bytes.
+
+    ``elsewhere_ns``: which calls on several processors have; it is no part of the queue. With a
+    throttle (``burst_bytes``), large reads wait for that.
+    """
+    for measurement in ("parallel", *["parallel_cold"] * (not burst_bytes)):
+        means_ns = _means_ns(metrics, measurement)
+        alone_ns = means_ns[min(means_ns)]
+        longer_ns = tuple(
+            max(0, round(mean_ns - alone_ns - elsewhere_ns))
+            for threads, mean_ns in means_ns.items()
+            if 1 < threads <= parallel
+        )
+        metric = next(_of(metrics, MEASURED["read"], measurement))
+        if longer_ns:
+            yield int(metric.labels["access_size_bytes"]), longer_ns
 
 
 def _rates(metrics: Sequence[Metric]) -> dict[int, float]:
     """Return the reads of 4 KiB in a nanosecond by the number of threads that make them."""
-    rates = {
-        int(metric.labels["threads"]): int(metric.labels["threads"])
-        / hdr.decode(metric.hdr or "").mean
-        for metric in _of(metrics, "operation_duration_ns", "parallel")
+    return {threads: threads / ns for threads, ns in _means_ns(metrics, "parallel").items()}
+
+
+def _means_ns(metrics: Sequence[Metric], measurement: str) -> dict[int, float]:
+    """Return the mean duration of a read by the number of threads that make reads."""
+    means = {
+        int(metric.labels["threads"]): hdr.decode(metric.hdr or "").mean
+        for metric in _of(metrics, MEASURED["read"], measurement)
     }
-    return dict(sorted(rates.items()))
+    return dict(sorted(means.items()))
 
 
 def as_yaml(model: DeviceModel) -> str:
@@ -372,7 +387,10 @@ def as_yaml(model: DeviceModel) -> str:
         "processor": {name: _microseconds(ns) for name, ns in model.processor_ns.items()},
         "after_work": {name: _extra_document(work) for name, work in model.after_work.items()},
         "inode_write": model.inode_write and _extra_document(model.inode_write),
-        "longer_at_depth": tuple(map(_microseconds, model.depth_longer_ns)),
+        "longer_at_depth": {
+            _size(size): tuple(map(_microseconds, longer_ns))
+            for size, longer_ns in model.depth_longer_ns.items()
+        },
         "elsewhere": {name: _microseconds(ns) for name, ns in model.elsewhere_ns.items()},
         "outside": {name: _microseconds(ns) for name, ns in model.outside_ns.items()},
         "bandwidth": {name: f"{_megabytes(rate)}/s" for name, rate in model.bandwidth.items()},

@@ -167,10 +167,20 @@ def test_requests_wait_for_a_free_server_in_virtual_time(trace, run):
     assert due.max > 25_000_000  # queued after at least one other one
 
 
-def test_a_read_takes_longer_where_others_are_under_way(trace, run):
+@pytest.mark.parametrize(
+    "longer_ns",
+    [
+        {4096: (100_000_000, 200_000_000)},
+        {2048: (0, 0), 6144: (200_000_000, 400_000_000)},
+        {1024: (0, 0), 4096: (100_000_000, 200_000_000)},
+        {16384: (100_000_000, 200_000_000)},
+    ],
+    ids=["its size", "between sizes", "the largest", "smaller than all"],
+)
+def test_a_read_takes_longer_where_others_are_under_way(trace, run, longer_ns):
     """Of three, which all begin within the 200 ms of the first: 0, 100 and 150 ms longer."""
     model = DeviceModel("disk", "", "published", False, 4, constant(read=200_000))
-    use(trace, replace(model, depth_longer_ns=(100_000_000, 200_000_000)))
+    use(trace, replace(model, depth_longer_ns=longer_ns))
     threads = (
         "import threading\ngate = threading.Barrier(3)\n"
         "def work(): gate.wait(); os.pread(fd, 4096, 0)\n"

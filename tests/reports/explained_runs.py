@@ -154,8 +154,9 @@ def device_suite(
     metrics.append(metric(MEASURED["read"], calls(us * 2 + 8, 1000), "lower", **cold))
     of_sync: dict[str, Any] = {"measurement": "sync", "access_size_bytes": 4096}
     metrics.append(metric("write_call_duration_ns", calls(us / 20, 1000), "lower", **of_sync))
-    alone: dict[str, Any] = {"measurement": "parallel", "threads": 1}
-    metrics.append(metric("operation_duration_ns", calls(us, 1000), "lower", **alone))
+    for reads, size in (("parallel", 4096), ("parallel_cold", 262_144)):
+        alone: dict[str, Any] = {"measurement": reads, "threads": 1, "access_size_bytes": size}
+        metrics.append(metric("operation_duration_ns", calls(us, 1000), "lower", **alone))
     metrics.append(metric("operations_per_second", [4e6 / us], "higher", measurement="parallel"))
     for way, share in (("read", next_to_writes), ("write", 0.5)):
         of_bulk = {"access_size_bytes": 131072}
