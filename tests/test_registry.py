@@ -51,7 +51,7 @@ _OTHERS = {
     "harness/workloads/sql/replay.py": {"mariadb", "mysql", "postgres"},
     "harness/execution/run.py": {"duckdb"},
     "harness/workloads/sql/public/__init__.py": {"duckdb"},
-    "harness/workloads/sql/public/generate.py": {"duckdb", "postgres"},
+    "harness/workloads/sql/public/generate.py": {"duckdb", "mysql", "postgres"},
     "harness/workloads/tpch/reference.py": {"duckdb"},
     "harness/workloads/tpch/source_database.py": {"duckdb"},
     "harness/drivers/hammerdb/script.py": {"mysql"},
