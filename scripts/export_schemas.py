@@ -37,6 +37,7 @@ from harness.workloads.kinds import Choice, Count, Flag, Kind, Number
 from harness.workloads.parameters import Parameters
 from reports.price_list import PriceList
 from reports.published import PublishedValue
+from reports.site.folder import SiteManifest
 
 DOCUMENTS: dict[str, Any] = {
     "attempt-line": AttemptLine,
@@ -58,6 +59,7 @@ DOCUMENTS: dict[str, Any] = {
     "published-csv": PublishedValue,
     "run": RunResult,
     "run-spec": RunSpec,
+    "site": SiteManifest,
     "step-line": StepLine,
     "submission": Submission,
     "tuning": Tuning,

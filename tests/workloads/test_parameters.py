@@ -1,6 +1,7 @@
 """Parameters are declared once, and read, written and documented from that."""
 
 import math
+import re
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -18,6 +19,8 @@ from harness.workloads.parameters import ParameterError, Parameters, parameter
 from harness.workloads.tpcc.params import TpccParams, _MixKind
 from harness.workloads.tpch.params import TpchParams, _Dates, _Scale
 from harness.workloads.ycsb.params import YcsbParams, _CoreKind
+
+ROOT = Path(__file__).parents[2]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -154,20 +157,36 @@ def test_values_that_exclude_each_other_are_refused(params, given):
 
 
 def test_the_tables_of_the_docs_are_those_of_the_parameters():
-    script = Path(__file__).parents[2] / "scripts" / "parameter_tables.py"
+    script = ROOT / "scripts" / "parameter_tables.py"
     done = subprocess.run(
         [sys.executable, script, "--check"], capture_output=True, text=True, check=False
     )
     assert (done.returncode, done.stdout.strip()) == (0, ""), done.stderr
 
 
-def test_the_exported_schema_accepts_what_the_workload_accepts(tmp_path):
-    script = Path(__file__).parents[2] / "scripts" / "export_schemas.py"
-    subprocess.run([sys.executable, script, tmp_path], check=True)
+@pytest.fixture(scope="module")
+def schemas(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("schemas")
+    subprocess.run([sys.executable, ROOT / "scripts" / "export_schemas.py", folder], check=True)
+    return {path.stem: jsonfile.read(path) for path in folder.iterdir()}
+
+
+def test_each_document_has_a_schema(schemas):
+    documents = [
+        name
+        for folder in ("harness", "reports", "engines")
+        for path in (ROOT / folder).rglob("*.py")
+        for name in re.findall(r"^class (\w+)\(.*tag_field=", path.read_text(), re.MULTILINE)
+    ]
+    exported = [schema.get("$ref", "").rpartition("/")[2] for schema in schemas.values()]
+    assert len(documents) > 10 and {*documents} <= {*exported}
+
+
+def test_the_exported_schema_accepts_what_the_workload_accepts(schemas):
     for params in (TpccParams, TpchParams, YcsbParams):
-        schema = jsonfile.read(tmp_path / f"params-{params.workload}.json")
+        schema = schemas[f"params-{params.workload}"]
         jsonschema.validate(params.from_mapping({}).to_json(), schema)
-    schema = jsonfile.read(tmp_path / "params-tpcc.json")
+    schema = schemas["params-tpcc"]
     for wrong in ({"warehouses": 0}, {"users": "many"}, {"warehouse": 1}):
         with pytest.raises(jsonschema.ValidationError):
             jsonschema.validate(wrong, schema)
