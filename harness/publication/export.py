@@ -61,6 +61,7 @@ def public(
     if isinstance(kind, type) and (issubclass(kind, msgspec.Struct) or is_dataclass(kind)):
         return _of_struct(publication, value, kind, where)
     if get_origin(kind) is Literal:
+        publication.names.add(value)
         return value
     arguments = get_args(kind)
     if isinstance(value, dict) and len(arguments) == 2:
@@ -85,6 +86,7 @@ def _of_struct(publication: Publication, value: Any, kind: Any, where: str) -> A
         return warning_code(publication, value, where)
     keys, rules = structs.keys_of(kind), RULES.get(kind, {})
     document = {}
+    publication.names |= value.keys()
     for key, member in value.items():
         place = f"{where}.{key}"
         if key == _SCHEMA:
@@ -110,6 +112,7 @@ def _params(publication: Publication, workload: str, params: Any, where: str) ->
     for name, value in params.items():
         if name not in declared:
             raise refusal(f"{where}.{name}")
+        publication.names.add(name)
         rule = PARAMETERS.get(name, NAME)
         document[name] = rule(publication, value, f"{where}.{name}")
     return document
@@ -172,6 +175,8 @@ def _names(runs: Sequence[StoredRun]) -> Iterator[str]:
         yield from (run.spec.workload, run.spec.engine, run.spec.driver)
         yield from (tier.name for tier in run.tiers)
         yield from run.spec.placement.tiers() if run.spec.placement else ()
+        for metric in run.result.metrics:
+            yield from (metric.name, metric.unit, *metric.labels, *metric.name.split("_"))
 
 
 def _documents(publication: Publication, run: StoredRun) -> dict[str, Any]:

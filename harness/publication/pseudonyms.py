@@ -25,7 +25,7 @@ from harness.supervise.own_files import make_own
 #: A number with a unit, or several; hexadecimal; a date.
 NUMBER = re.compile(
     r"-?\d+(\.\d+)?([eE][+-]?\d+)? ?([kKMGTP]?i?[bB]?|ns|us|ms|s|min|h|d|%)"
-    r"|0x[0-9a-f]+|\d{4}-\d\d-\d\d"
+    r"|0x[0-9a-f]{1,8}|\d{4}-\d\d-\d\d"
 )
 #: Words of settings that say how something works.
 WORDS = frozenset({
@@ -45,13 +45,17 @@ _COMMON = frozenset({
     "spark", "localhost", "ubuntu", "debian", "home", "data", "temp", "index",
     "memory", "local", "host", "server", "client", "default", "unknown", "none", "removed",
 })  # fmt: skip
+_GROUPS = "[0-9A-Fa-f]{1,4}(?::[0-9A-Fa-f]{1,4})*"
 ADDRESSES = re.compile(
-    r"(?<![\w.])\d{1,3}(?:\.\d{1,3}){3}(?![\w.])"
-    r"|(?<![0-9A-Fa-f:])(?:[0-9A-Fa-f]{1,4}:){3,7}[0-9A-Fa-f:]*[0-9A-Fa-f](?![\w:])"
+    r"(?<![\w.])\d{1,3}(?:\.\d{1,3}){3}(?!\w|\.\d)"
+    r"|(?<![\w:])(?:[0-9A-Fa-f]{1,4}:){3,}[0-9A-Fa-f]{1,4}(?![\w:])"
+    rf"|(?<![\w:])(?:{_GROUPS}::(?:{_GROUPS})?|::{_GROUPS})(?:\.\d{{1,3}}){{0,3}}(?![\w:])"
     r"|(?<![0-9A-Fa-f-])(?:[0-9A-Fa-f]{2}-){5}[0-9A-Fa-f]{2}(?![\w-])"
 )
 UUID = re.compile(r"[0-9A-Fa-f]{8}(?:-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}")
-_USER = re.compile(r"/(?:home|Users)/([^/\s:'\"]+)|([\w.-]+)(?::[^@\s/]*)?@[\w.-]+")
+_USER = re.compile(
+    r"(?:/(?:home|Users)/|~(?=[A-Za-z_][\w.-]*/))([^/\s:'\"]+)|([\w.-]+)(?::[^@\s/]*)?@[\w.-]+"
+)
 _AT_HOST = re.compile(r"@([\w.-]+)")
 _CONNECTION = re.compile(r"\b(user|password|host|hostaddr|dbname|uid|pwd|server)=([^\s;,'\"]+)")
 _PATHS = re.compile(r"(?<![\w.])/[\w.-]+/[^\s:,;'\"()]+")
@@ -71,7 +75,7 @@ class Publication:
     removed: Counter[str] = field(default_factory=Counter)
     #: What is replaced wherever it occurs, with what stands for it.
     identities: dict[str, str] = field(default_factory=dict)
-    #: Names of engines, workloads and tiers: no identities, whoever else has them.
+    #: Names of engines, workloads, tiers, metrics and keys: no identities, whoever else has them.
     names: set[str] = field(default_factory=set)
 
     def pseudonym(self, kind: str, text: str, identifies: bool = False) -> str:
@@ -122,7 +126,8 @@ class Publication:
 
     def replaced(self, documents: Mapping[str, Any]) -> dict[str, Any]:
         """Return documents without the identities in the texts that were kept."""
-        longest_first = sorted(self.identities.keys() - self.names, key=len, reverse=True)
+        identities = [text for text in self.identities if text.lower() not in self.names]
+        longest_first = sorted(identities, key=len, reverse=True)
         names = {text.lower(): self.identities[text] for text in longest_first}
         if not longest_first:
             return dict(documents)

@@ -49,7 +49,8 @@ _FLAGS = frozenset({
 })  # fmt: skip
 #: Marks of what is no name, wherever it is.
 _PRIVATE = re.compile(
-    r"//|@|\b(?:home|Users)/|\b(?:password|passwd|pwd|user|uid|host|hostaddr|server)="
+    r"//|@|(?<![\w.)\]])/\w|~[A-Za-z_][\w.-]*/|\b(?:home|Users)/"
+    r"|\b(?:password|passwd|pwd|user|uid|host|hostaddr|server)="
     rf"|\b(?:[A-Za-z][\w-]*\.){{2,}}[A-Za-z]{{2,}}\b|{ADDRESSES.pattern}|{UUID.pattern}"
 )
 _RELEASE = re.compile(

@@ -33,6 +33,9 @@ PLANTED = {
     "path": "/srv/zephyr/profiles/ours.yml",
     "address": "198.51.100.77",
     "address of version 6": "2001:db8:77:1::beef",
+    "link-local address": "fe80::42:acff:fe1d:7e99",
+    "shortest address": "2001:db8::5",
+    "mapped address": "::ffff:198.51.100.77",
     "mac": "02:42:ac:1d:7e:99",
     "serial of a disk": "S5GXNX0T118273",
     "serial of a module": "2F1B44E9",
@@ -227,6 +230,20 @@ def test_runs_of_a_host_stay_together(tmp_path: Path) -> None:
     assert hosts[0] == hosts[1]
     assert compared(tmp_path / "b") == compared(tmp_path / "a")
     assert len({*hosts[0]}) == 2
+
+
+@pytest.mark.parametrize("word", ["query", "value", "duration", "Status", "complete"])
+def test_words_of_all_documents_identify_nothing(word: str, tmp_path: Path) -> None:
+    for place in ("ssd-both", "pmem-both"):
+        changes = {"host.hostname": word}
+        of_run: dict[str, Any] = {"placement": place, "spec_changes": {"env": {"X": word}}}
+        write(tmp_path / "a", Case(queries=(1,), manifest_changes=changes, **of_run))
+    argv = ("--public", str(tmp_path / "b"), "--results", str(tmp_path / "a"))
+    assert harness("runs", "export", *argv).exit_code == 0
+    public = [run.manifest for run in Store(tmp_path / "b").runs() if run.manifest]
+    assert len(public) == 2 and all(manifest.host.hostname != word for manifest in public)
+    rows = [group["rows"] for group in compared(tmp_path / "b")["groups"]]
+    assert rows == [group["rows"] for group in compared(tmp_path / "a")["groups"]]
 
 
 def test_a_label_that_names_the_host_is_replaced(tmp_path: Path) -> None:
