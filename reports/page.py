@@ -55,6 +55,7 @@ def _template(form: Form) -> Template:
     )
     environment.filters |= {
         "form": lambda block: type(block).__name__,
+        "plain": plain,
         "spans": spans,
         "verbatim": _verbatim,
     }

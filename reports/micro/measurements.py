@@ -280,7 +280,7 @@ def _table(points: Sequence[Point], labels: Sequence[str]) -> tuple[_Row, tuple[
     Such are configurations that were requested differently, and did the same: huge pages that the
     kernel did not give, next to base pages.
     """
-    cells = [tuple(_cell(p, label) for label in labels) for p in points]
+    cells = [tuple(_cell(p, label) or NOTHING for label in labels) for p in points]
     names: dict[_Row, set[str]] = {}
     for point, row in zip(points, cells, strict=True):
         names.setdefault(row, set()).add(point[_CONFIGURATION])

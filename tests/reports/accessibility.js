@@ -20,6 +20,7 @@ all('table').forEach(e => {
   need(e.caption && name(e.caption), 'caption of a table');
   need(e.tHead && [...e.tHead.querySelectorAll('th')].every(h => h.scope === 'col'), 'columns of ' + name(e.caption));
   need([...e.querySelectorAll('tbody tr')].every(r => r.querySelector('th[scope=row]')), 'rows of ' + name(e.caption));
+  need([...e.querySelectorAll('th')].every(name), 'headers of ' + name(e.caption));
 });
 // What scrolls by itself can be scrolled by keys.
 all('*').forEach(e => {
