@@ -120,15 +120,24 @@ class StaticSite:
 
     @property
     def _counts(self) -> list[tuple[str, int]]:
-        of_stores = zip(self.stores, self._all, strict=True)
-        return [(store.root.name or str(store.root), len(runs)) for store, runs in of_stores]
+        return [*zip(self._names, map(len, self._all), strict=True)]
+
+    @cached_property
+    def _names(self) -> list[str]:
+        """Return the end of each store's path, as long as it takes to distinguish them."""
+        paths = [store.root.parts or (str(store.root),) for store in self.stores]
+        for parts in range(1, max(map(len, paths)) + 1):
+            names = ["/".join(path[-parts:]) for path in paths]
+            if len({*names}) == len(names):
+                break
+        return names
 
     def _left_out(self) -> Iterator[str]:
-        for store in self.stores:
+        for store, name in zip(self.stores, self._names, strict=True):
             for why in store.unreadable.values():
-                yield f"{store.root.name}: {why.replace(str(store.root), store.root.name)}"
+                yield f"{name}: {why.replace(str(store.root), name)}"
             if unfinished := store.unfinished():
-                yield f"{store.root.name}: {counted(len(unfinished), 'unfinished run')}"
+                yield f"{name}: {counted(len(unfinished), 'unfinished run')}"
         planted = sum(map(len, self._all)) - len(self._runs)
         if planted:
             yield f"{counted(planted, 'run')} with planted delays"
