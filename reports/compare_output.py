@@ -138,11 +138,13 @@ def comparison_page(
     usual: Mapping[str, str] | None = None,
     following: str = "",
     prices: PriceList | None = None,
+    charts: Iterable[Block] = (),
 ) -> Iterator[Block]:
     """Yield the blocks that ``harness compare`` prints, the answers first.
 
     ``everything``: counters and operator times, too. ``usual``: values that are not shown
     (:func:`what_was_run`). ``following``: the command that comes next. ``prices``: of hosts.
+    ``charts``: what follows the answers on a page.
     """
     titles = [_context(group) for group in comparison.groups]
     several = len(titles) > 1
@@ -150,6 +152,7 @@ def comparison_page(
     answers = [(title if several else "", group) for title, group in groups]
     yield from (Paragraph(f"{gains.text}.") for gains in gains_of(comparison.groups))
     yield from answer_blocks(answers, following)
+    yield from charts
     for difference in comparison.differences:
         yield Paragraph(f"also differs: {difference}", "warning")
     for run, why in comparison.excluded.items():

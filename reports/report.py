@@ -236,7 +236,7 @@ class Report(ReportContents):
     def _answers(self) -> Iterator[Block]:
         from reports.charts.forest import overview  # and matplotlib, where it is needed
 
-        if drawing := overview(self.answers):
+        if drawing := overview(self.answers, "Speed-up of every comparison"):
             yield drawing
         if self.answers:
             yield comparison_table("Verdicts", self.answers)
@@ -438,7 +438,7 @@ def _panel_blocks(
     yield from draw_panel(panel, number, published, why=False)
     if panel.others:
         # The baseline with every other arm, then these with one another.
-        pairs = [("", group) for group in (*panel.groups, *panel.others)]
+        pairs = [(panel.title, group) for group in (*panel.groups, *panel.others)]
         family = "pairs without the baseline are a family of their own"
         yield comparison_table(f"Every two of {len(panel.arms)} ({family})", pairs)
     for group in panel.groups:

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 
 from harness.metrics import Chart, metrics
-from reports.charts.bars import bars_on_log_axis, rate_bars, rates_together
-from reports.charts.forest import speedups
+from reports.charts.bars import bars_from_zero, bars_on_log_axis, rate_bars, rates_together
+from reports.charts.forest import overview, speedups
 from reports.charts.stacked import (
     memory_bandwidth,
     operation_waits,
@@ -21,10 +22,12 @@ from reports.charts.stacked import (
     tier_bytes,
     working_set,
 )
+from reports.compare import Group
 from reports.metric_registry import metric_info
 from reports.published import PublishedSeries
 from reports.sections import Drawing
 from reports.series import Panel
+from reports.values import Quantity
 
 #: Draws one metric of one panel, with its title, under a name; None where it has nothing to show.
 Draw = Callable[[Panel, str, str, str], Drawing | None]
@@ -46,13 +49,35 @@ CHARTS: Mapping[Chart, Mapping[str, Draw]] = {
 _RESULTS = ("headline", "detail", "part")
 
 
+def draw_headline(panel: Panel, group: Group) -> Iterator[Drawing]:
+    """The headline of one comparison of a panel: its speed-up, and the values of both sides."""
+    if drawing := overview([(panel.title, group)], f"Speed-up over {group.a.marked_name}"):
+        yield drawing
+    row, both = group.deciding, replace(panel, arms=(group.a, group.b))
+    if row and (drawing := bars_from_zero(both, row.quantity, row.title, "headline")):
+        yield drawing
+
+
+def draw_details(
+    panel: Panel, group: Group, published: Sequence[PublishedSeries]
+) -> Iterator[Drawing]:
+    """The other results of one comparison of a panel."""
+    both = replace(panel, arms=(group.a, group.b), groups=(group,))
+    return draw_panel(both, 1, published, why=False, drawn=group.headline.quantity)
+
+
 def draw_panel(
-    panel: Panel, number: int, published: Sequence[PublishedSeries], why: bool
+    panel: Panel,
+    number: int,
+    published: Sequence[PublishedSeries],
+    why: bool,
+    drawn: Quantity | None = None,
 ) -> Iterator[Drawing]:
     """The charts of a panel's results, or of what explains them (``why``).
 
     In the order in which metrics are stated, then of labelled results that name no chart.
     ``published``: a paper's points, which bars show next to those of the same metric.
+    ``drawn``: a quantity that has a chart of its own.
     """
     infos = {
         quantity.name: (metric_info(quantity, value.better), bool(quantity.labels))
@@ -68,6 +93,8 @@ def draw_panel(
             charts.append((metric, {stem: bars_on_log_axis, f"{stem}-speedups": speedups}))
     for metric, draws in charts:
         if metric not in infos or (infos[metric][0].role not in _RESULTS) != why:
+            continue
+        if drawn == Quantity(metric):
             continue
         paper_series = [s for s in published if (s.engine, s.metric) == (panel.engine_name, metric)]
         with_published = partial(bars_on_log_axis, published=paper_series)

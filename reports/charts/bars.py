@@ -176,9 +176,14 @@ def _caption(axes: Axes, labels: Sequence[str]) -> str:
 
 def rate_bars(panel: Panel, metric: str, title: str, name: str) -> Drawing | None:
     """One rate of a run as a bar for each arm, from zero; None where no arm has the metric."""
-    quantity = Quantity(metric)
+    return bars_from_zero(panel, Quantity(metric), title, name)
+
+
+def bars_from_zero(panel: Panel, quantity: Quantity, title: str, name: str) -> Drawing | None:
+    """One quantity as a bar for each arm, from zero; None where no arm has it."""
     points = [arm.point(quantity) for arm in panel.arms]
-    if not any(points):
+    unit = next((point.unit for point in points if point), None)
+    if unit is None:
         return None
     with style():
         figure = new_figure(max(4.6, 1.6 + 0.9 * len(panel.arms)), 3.6)
@@ -190,7 +195,13 @@ def rate_bars(panel: Panel, metric: str, title: str, name: str) -> Drawing | Non
         axes.set_xticks([])
         axes.yaxis.set_major_locator(MaxNLocator(6))
         axes.yaxis.set_major_formatter(
-            FuncFormatter(lambda value, _: significant(value).removesuffix(".0"))
+            FuncFormatter(
+                lambda value, _: (
+                    quantity_text(value, unit)
+                    if unit == "ns"
+                    else significant(value).removesuffix(".0")
+                )
+            )
         )
         axes.set_ylabel(title.replace(", ", "\n"))
         return _finished(axes, panel, name, title, len(panel.arms), -0.04)

@@ -34,16 +34,16 @@ _LABEL_CHARACTERS = 44
 _VERDICT_COLOURS = {"faster": "#00704f", "slower": "#a33c00"}
 
 
-def overview(compared: Sequence[tuple[str, Group]]) -> Drawing | None:
+def overview(compared: Sequence[tuple[str, Group]], title: str) -> Drawing | None:
     """The headline of every comparison, by the panel's title; None where none has a ratio."""
     rows = [
-        (title, group, row)
-        for title, group in compared
+        (where, group, row)
+        for where, group in compared
         if (row := group.deciding) is not None and row.estimate is not None
     ][:MOST_ROWS]
     if not rows:
         return None
-    labels = _labels([(title, group.b.marked_name) for title, group, _ in rows])
+    labels = _labels([(where, group.b.marked_name) for where, group, _ in rows])
     heights = [0.18 * (label.count("\n") + 1) + 0.08 for label in labels]
     places = [end - height / 2 for end, height in zip(accumulate(heights), heights, strict=True)]
     with style():
@@ -58,7 +58,6 @@ def overview(compared: Sequence[tuple[str, Group]]) -> Drawing | None:
         _dress(axes, labels, "speed-up over the baseline, log axis")
         axes.set_yticks(places, labels)
         axes.set_ylim(sum(heights), 0)
-        title = "Speed-up of every comparison"
         return finish(figure, "overview", title, title, _caption([row for *_, row in rows]))
 
 

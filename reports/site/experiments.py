@@ -11,6 +11,7 @@ from harness.store.calibrations import Calibration
 from harness.store.runs import StoredRun
 from harness.units import counted
 from reports.arm import Arm
+from reports.charts import draw_details, draw_headline
 from reports.charts.drawing import svg_alone
 from reports.compare import Comparison, Group
 from reports.compare_output import comparison_page
@@ -153,10 +154,13 @@ class ExperimentPages:
             for run in arm.runs
         ]
         table = Table("Runs of both sides", ("run", "side", "began", "status"), of_runs)
+        answers = comparison_page(comparison, charts=draw_headline(panel, group))
+        details = [*draw_details(panel, group, self.published)]
         blocks: list[Block] = [
             Paragraph((*self._links(runs, False, experiment=True), f" · {_day(runs)}"), "about"),
             *banner(group.emulated),
-            Section("Comparison", [*comparison_page(comparison)], "comparison", "section"),
+            Section("Comparison", [*answers], "comparison", "section"),
+            *([Section("Charts", details, "charts", "section")] if details else ()),
             Section("Runs", [table], "runs"),
         ]
         row = group.deciding

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from html.parser import HTMLParser
 from pathlib import Path
@@ -90,6 +91,8 @@ def test_a_site_of_two_stores(tmp_path: Path, store: Path) -> None:
     check_links(out)
     start = _Html(out / "index.html").text
     assert "8 runs of a" in start and "lab7" in start
+    written(out, store, store / "empty", other / "empty")
+    assert "0 runs of a/empty, 0 runs of b/empty" in _Html(out / "index.html").text
 
 
 def test_a_host_has_its_models_and_their_scores(tmp_path: Path, store: Path) -> None:
@@ -112,6 +115,23 @@ def test_every_page_has_the_marks_of_stand_ins(tmp_path: Path, store: Path) -> N
         html = _Html(file)
         of_device = file.parent.name != "hosts" or "What it likes" in html.text
         assert "EMULATED" in html.text or not of_device, file
+
+
+def test_a_comparison_has_the_charts_of_its_headline_and_results(tmp_path: Path) -> None:
+    rate = metric("new_orders_per_minute", 3e4, "higher")
+    for block in range(2):
+        for place in ("ssd-both", "pmem-both", "ssd-data-pmem-wal"):
+            of_run: dict[str, Any] = {"placement": place, "block": block}
+            write(tmp_path / "a", Case(queries=FEW, experiment="tpch", **of_run))
+            write(tmp_path / "a", Case(metrics=[rate], experiment="tpcc", **of_run))
+    written(tmp_path / "site", tmp_path / "a")
+    charts = [
+        re.findall(r'<figure class="chart" id="figure-([^"]*)"', page.read_text("utf-8"))
+        for page in (tmp_path / "site" / "comparisons").iterdir()
+    ]
+    assert len(charts) == 6 and all(names[:2] == ["overview", "headline"] for names in charts)
+    assert charts.count(["overview", "headline"]) == 3  # of new-orders; queries have times, too
+    assert max(map(len, charts)) == 4
 
 
 def test_texts_of_users_stay_texts(tmp_path: Path) -> None:
