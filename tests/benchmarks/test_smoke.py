@@ -4,6 +4,7 @@ import os
 import re
 import subprocess
 import sys
+from configparser import ConfigParser
 from pathlib import Path
 
 import pytest
@@ -47,3 +48,11 @@ def test_each_script_runs_small(environment, script):
 def test_the_scripts_that_claims_name_are_there():
     named = set(re.findall(r"benchmarks/(\w+\.py)", (ROOT / "BENCHMARKS.md").read_text()))
     assert named == set(SCRIPTS)
+
+
+def test_the_scripts_have_the_types_of_the_product():
+    """By their names: a pattern cannot name them all."""
+    sections = ConfigParser(interpolation=None)
+    sections.read(ROOT / "tests/mypy.ini")
+    (strict,) = (name for name in sections if name.startswith("mypy-engines.*,"))
+    assert {path.stem for path in FOLDER.glob("*.py")} <= set(strict.split(","))
