@@ -76,10 +76,10 @@ def compared_together(
     Comparisons leave out runs with planted delays.
     """
     specs = [spec for spec in specs if not spec.plant]
-    facts = [
-        facts_of_spec(spec, host_mode if spec.runs_in(host_mode) else _other_mode(spec))
-        for spec in specs
-    ]
+    facts = []
+    for spec in specs:
+        other_mode = (spec.required_host_mode or "").partition("|")[0]
+        facts.append(facts_of_spec(spec, host_mode if spec.runs_in(host_mode) else other_mode))
     over = varying_dimension(facts)
     dim = dimension(over)
     swept = swept_facts(
@@ -90,7 +90,3 @@ def compared_together(
         rest = other_facts(planned, [dim], swept)
         together.setdefault(rest, {}).setdefault(planned.get(dim.fact, ""), []).append(spec)
     return over, [list(arms.values()) for arms in together.values()]
-
-
-def _other_mode(spec: RunSpec) -> str:
-    return (spec.required_host_mode or "").split("|")[0]

@@ -304,20 +304,18 @@ def stand_ins(run: StoredRun) -> tuple[str, ...]:
 def emulations(runs: Iterable[StoredRun]) -> tuple[str, ...]:
     """The stand-ins of several runs, each once; of a model with its score."""
     texts = {
-        f"{text} ({_score_of(run)})" if BY_MODEL in text else text
+        f"{text} ({_score(run.results, run.host_id, run.spec.engine)})"
+        if BY_MODEL in text
+        else text
         for run in runs
         for text in stand_ins(run)
     }
     return tuple(sorted(texts))
 
 
-def _score_of(run: StoredRun) -> str:
-    """How far models were from devices of the run's host and engine."""
-    return _score(run.results, run.host_id, run.spec.engine)
-
-
 @cache
 def _score(results: Path, host_id: str, engine: str) -> str:
+    """How far models were from devices of this host and engine."""
     scores = [score for score in ScoreStore(results).all() if score.engine == engine]
     return summary(scores, host_id)
 

@@ -167,7 +167,8 @@ def configured(installation: Installation, settings: Mapping[str, str], name: st
 def _problems(installation: Installation, settings: Mapping[str, str]) -> list[str]:
     """The server's errors and adjustments when it only reads the settings."""
     settings = dict(settings)
-    if not _is_truth(binary_log := settings.pop(BINARY_LOG, "OFF")):
+    binary_log = settings.pop(BINARY_LOG, "OFF")
+    if not (same_value(binary_log, "ON") or same_value(binary_log, "OFF")):
         return [f"{BINARY_LOG}={binary_log} is neither ON nor OFF (its directory is that of wal)"]
     done = _read(installation, tuple(settings.items()))
     if errors := [m[1] for line in done.stderr.splitlines() if (m := _ERROR.match(line))]:
@@ -184,10 +185,6 @@ def _problems(installation: Installation, settings: Mapping[str, str]) -> list[s
 
 def _reader(installation: Installation) -> ReadSettings:
     return lambda settings: _values(_read(installation, tuple(settings.items())).stdout)
-
-
-def _is_truth(text: str) -> bool:
-    return same_value(text, "ON") or same_value(text, "OFF")
 
 
 @lru_cache(maxsize=512)  # every run of a plan is checked, and most have the same settings

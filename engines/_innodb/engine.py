@@ -95,7 +95,8 @@ class ManagedInnoDB(SqlOnInnoDB, ManagedServer[Installation, Cluster]):
         check_settings(installation, context.settings)
         self._manage(installation, context, applied(context.settings, known_settings(installation)))
         self._doublewrite = _part_of_doublewrite(installation, context.options)
-        self._format = {"innodb_page_size": _page_size(context.options)}
+        page_size_kib = int(choice_of(context.options, "page_size", _PAGE_SIZES))
+        self._format = {"innodb_page_size": str(page_size_kib * 1024)}
         self._rows_apart = _rows_apart(installation, context.options)
         self._password = secrets.token_hex(16)
         self._client_password = secrets.token_hex(16)
@@ -319,11 +320,6 @@ def before_trace(log: Path, user: Credentials | None) -> str | None:
     errors = [line for line in before if "[ERROR]" in line or "ssertion failure" in line]
     shown = [*(errors or before)[-_SHOWN_ERRORS:], signal_line]
     return "its log before the stack trace:\n" + "\n".join(shown)
-
-
-def _page_size(options: EngineOptions) -> str:
-    """``innodb_page_size`` in bytes, from the option ``page_size`` in KiB."""
-    return str(int(choice_of(options, "page_size", _PAGE_SIZES)) * 1024)
 
 
 def _rows_apart(installation: Installation, options: EngineOptions) -> bool:

@@ -152,7 +152,7 @@ class PostgresLog:
                 begin = number
             record += line
             quotes += line.count(b'"')
-            if not quotes % 2 and record.endswith(b"\n"):
+            if _closes(record, quotes):
                 yield from self._csv_row(f"{path.name}:{begin}", record)
                 record, quotes = b"", 0
         if record:

@@ -12,7 +12,6 @@ from harness.cli.common import JsonOption, QuietOption, print_json, store
 from harness.experiment.profile import published_of
 from harness.progress import progress_on_stderr
 from harness.store.documents import as_json
-from harness.store.run_store import Store
 from harness.terminal import say
 
 if TYPE_CHECKING:
@@ -41,7 +40,8 @@ def site(
     """
     from reports.site.write import StaticSite
 
-    stores = {where.root.resolve(): where for where in _stores(results)}
+    every = map(store, results) if results else [store(None)]
+    stores = {where.root.resolve(): where for where in every}
     with progress_on_stderr(quiet or json_) as progress:
         written = StaticSite(title, [*stores.values()], _published).write(out, progress)
     if json_:
@@ -52,10 +52,6 @@ def site(
     counts = f"{len(written.written)} pages written, {written.unchanged} unchanged"
     removed = f", {len(written.removed)} removed" if written.removed else ""
     say(f"site: {written.start.absolute()}: {counts}{removed}")
-
-
-def _stores(results: Sequence[Path] | None) -> list[Store]:
-    return [store(folder) for folder in results] if results else [store(None)]
 
 
 def _published(experiment: str) -> Sequence[PublishedSeries]:

@@ -109,13 +109,12 @@ class TargetSearch(StopRule):
     def _next(self, arm: _Arm) -> float | None:
         if arm.runs >= MOST_WINDOWS or arm.start is None:
             return None
-        return self._search(arm, arm.start).next_load()
-
-    def _search(self, arm: _Arm, start: float) -> Search:
         limit_ns = float(self.target.limit_ns)
         if self.users is not None:
-            return Search(arm.windows, limit_ns, start, 1, self.users[1], whole=True)
-        return Search(arm.windows, limit_ns, start, start / _START * _LEAST)
+            search = Search(arm.windows, limit_ns, arm.start, 1, self.users[1], whole=True)
+        else:
+            search = Search(arm.windows, limit_ns, arm.start, arm.start / _START * _LEAST)
+        return search.next_load()
 
     def _spec(self, arm: _Arm, load: float) -> RunSpec:
         """Return the arm's run at a load; a repeated window is another block."""

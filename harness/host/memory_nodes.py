@@ -26,7 +26,7 @@ def memory_report(kernel: Kernel = LIVE) -> dict[str, Any]:
     every, zones = nodes(kernel), memory.zones(kernel)
     blocks, settings = memory.blocks_by_node(kernel), memory.memory_settings(kernel)
     tiers = memory.memory_tiers(kernel)
-    listing = _listing(kernel)
+    listing = cxl_listing() if kernel is LIVE and cxl.memory_devices(kernel) else CxlListing()
     problems = [
         *_offline(blocks),
         *_imbalance(zones),
@@ -76,11 +76,6 @@ def _node(
 
 
 # CXL -------------------------------------------------------------------------------
-
-
-def _listing(kernel: Kernel) -> CxlListing:
-    """Of the program, where the host has anything to list."""
-    return cxl_listing() if kernel is LIVE and cxl.memory_devices(kernel) else CxlListing()
 
 
 def _cxl(listing: CxlListing, kernel: Kernel) -> dict[str, Any]:

@@ -22,7 +22,9 @@ def room_for_tasks() -> tuple[int, str] | None:
     None without any limit. The limits are the kernel's for all tasks, this user's
     (``ulimit -u``), and those of the control groups that this process is in.
     """
-    running = _running_tasks()
+    # ``4/512`` in loadavg: those that could run now, and all there are (proc(5)).
+    match = re.search(r"/(\d+)", LIVE.read("/proc/loadavg") or "")
+    running = int(match.group(1)) if match else 0
     result: list[tuple[int, str]] = []
     for name in ("pid_max", "threads-max"):
         if (limit := LIVE.read_int(_KERNEL / name)) is not None:
@@ -54,9 +56,3 @@ def room_to_commit() -> int | None:
     memory = LIVE.meminfo()
     limit, step = memory["CommitLimit"], max(1, memory["CommitLimit"] // 16)
     return max(0, limit - memory["Committed_AS"]) // step * step
-
-
-def _running_tasks() -> int:
-    """``4/512`` in loadavg: those that could run now, and all there are (proc(5))."""
-    match = re.search(r"/(\d+)", LIVE.read("/proc/loadavg") or "")
-    return int(match.group(1)) if match else 0

@@ -57,7 +57,13 @@ class TierTraffic:
 
     def __init__(self, tiers: Iterable[Tier], kernel: Kernel = LIVE) -> None:
         self._kernel = kernel
-        self.meters = _meters({tier.name: tier for tier in tiers}.values(), kernel)
+        by_device = grouped(
+            (statistics, name)
+            for name, tier in {tier.name: tier for tier in tiers}.items()
+            if (statistics := _stats(tier, kernel))
+        )
+        #: Of each device, or set of devices, that holds a tier.
+        self.meters = [Meter(tuple(sorted(names)), stats) for stats, names in by_device.items()]
 
     def read(self) -> dict[str, float]:
         """``tier_read_bytes[tier=…]`` and ``tier_write_bytes[tier=…]``; a device that is
@@ -119,14 +125,6 @@ def _counts(text: str | None) -> tuple[float, float] | None:
         float(int(fields[_READ_SECTORS]) * _SECTOR_BYTES),
         float(int(fields[_WRITTEN_SECTORS]) * _SECTOR_BYTES),
     )
-
-
-def _meters(tiers: Iterable[Tier], kernel: Kernel) -> list[Meter]:
-    """One for each device, or set of devices, that holds a tier."""
-    by_device = grouped(
-        (statistics, tier.name) for tier in tiers if (statistics := _stats(tier, kernel))
-    )
-    return [Meter(tuple(sorted(names)), stats) for stats, names in by_device.items()]
 
 
 def _stats(tier: Tier, kernel: Kernel) -> tuple[Path, ...]:

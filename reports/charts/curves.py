@@ -116,7 +116,8 @@ def draw(
     """All plots in one figure, two in a row. ``emulated``: the stand-ins that all of it is of."""
     with style():
         figure, places = new_grid(len(plots), _EACH_IN, _HIGH_IN)
-        colours = _colours(plots)
+        hues = dict.fromkeys(curve.hue or curve.name for plot in plots for curve in plot.curves)
+        colours = {hue: ARM_COLOURS[place % len(ARM_COLOURS)] for place, hue in enumerate(hues)}
         labelled: list[list[str]] = []
         for plot, axes in zip(plots, places, strict=True):
             _draw_plot(axes, plot, colours, bool(emulated))
@@ -152,12 +153,6 @@ def _alt(plots: Sequence[Plot]) -> str:
             )
             ends.append(f"{name}: {', '.join(values)}")
     return f"Curves. {'; '.join(ends)}."
-
-
-def _colours(plots: Sequence[Plot]) -> dict[str, str]:
-    """A colour for each hue of a figure, whatever plots it is in."""
-    hues = dict.fromkeys(curve.hue or curve.name for plot in plots for curve in plot.curves)
-    return {hue: ARM_COLOURS[place % len(ARM_COLOURS)] for place, hue in enumerate(hues)}
 
 
 def _draw_plot(axes: Axes, plot: Plot, colours: Mapping[str, str], emulated: bool) -> None:

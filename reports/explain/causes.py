@@ -223,7 +223,8 @@ def _spent(run: StoredRun) -> _Spent | None:
     values, waited = values_of(run), waited_of(run)
     by_place: dict[_Place, float] = {}
     for query, spent in call_ns(run).items():
-        sessions = 1.0 if load else values.get(_sessions_of(query))
+        of_sessions = Quantity("query_wait_sessions_count", (("query", query),))
+        sessions = 1.0 if load else values.get(of_sessions)
         if sessions is None:  # of parallel sessions, time in calls is no share of the query's
             continue
         for (part, operation), ns in spent.items():
@@ -243,10 +244,6 @@ def _spent(run: StoredRun) -> _Spent | None:
         latency_ns = values.get(Quantity("queries_duration_ns")) or latency_ns
     moments = sum(query_waits.moments for query_waits in waited.values())
     return _Spent(latency_ns, by_place, moments) if by_place and latency_ns else None
-
-
-def _sessions_of(query: str) -> Quantity:
-    return Quantity("query_wait_sessions_count", (("query", query),))
 
 
 def _mean_ns(run: StoredRun, durations: str) -> float:

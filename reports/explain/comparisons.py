@@ -155,7 +155,8 @@ class _Models:
             for base in (*self._models_of(a), a):
                 speed_up = self._between(base, model)
                 if not isinstance(speed_up, Missing):
-                    return self._stand_ins(base, model), speed_up
+                    stand_ins = (*self._arms[base].emulated, *self._arms[model].emulated)
+                    return tuple(dict.fromkeys(stand_ins)), speed_up
         return (), Missing("no modelled runs")
 
     def _models_of(self, name: str) -> list[str]:
@@ -174,10 +175,6 @@ class _Models:
         except UsageError:
             return Missing("no modelled runs")
         return speed_up_of(made.groups[0])
-
-    def _stand_ins(self, *names: str) -> tuple[str, ...]:
-        every = (text for name in names for text in self._arms[name].emulated)
-        return tuple(dict.fromkeys(every))
 
 
 def _ceiling(a: Arm, moved: Sequence[str]) -> Value | Missing:

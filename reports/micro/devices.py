@@ -173,7 +173,8 @@ class _Key:
 
 
 def _key(run: StoredRun) -> _Key:
-    tier = _tier_name(run)
+    placement = run.spec.placement
+    tier = str(placement.data if placement else run.spec.label or "unknown")
     if not run.manifest:
         return _Key("unknown", "", tier, frozenset())
     host = run.manifest.host
@@ -230,11 +231,6 @@ def _name_apart(key: _Key, every: Sequence[_Key]) -> str:
         f"{n.rpartition('.')[2]} {v}" for n, v in key.facts - shared if v != "null"
     )
     return f"{key.tier} ({', '.join(differences)})"
-
-
-def _tier_name(run: StoredRun) -> str:
-    placement = run.spec.placement
-    return str(placement.data if placement else run.spec.label or "unknown")
 
 
 def points_of(runs: Iterable[StoredRun]) -> Iterator[Point]:

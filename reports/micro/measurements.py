@@ -244,7 +244,8 @@ def _measured(
     measurement = first["measurement"].replace("_", " ") or "whole run"
     title = f"{measurement}{job}: {_title(first)}{of_suite}"
     varying = _varying(points)
-    axis = _axis(points, varying)
+    swept = [label for label in AXES if label in varying]
+    axis = max(swept, key=lambda label: len({p[label] for p in points}), default=None)
     others = [label for label in varying if label != axis]
     labels = [*others, *([axis] if axis else [])]
     ordered = _in_order(points, labels)
@@ -404,11 +405,6 @@ def _varying(points: Sequence[Point]) -> list[str]:
     """Labels in which points differ; those of the instructions as one."""
     labels = varying_labels(points)
     return list(dict.fromkeys(_INSTRUCTIONS if x in INSTRUCTIONS else x for x in labels))
-
-
-def _axis(points: Sequence[Point], varying: Sequence[str]) -> str | None:
-    swept = [label for label in AXES if label in varying]
-    return max(swept, key=lambda label: len({p[label] for p in points}), default=None)
 
 
 def _value_head(point: Point) -> tuple[str, ...]:

@@ -172,7 +172,9 @@ def card_blocks(
 ) -> Iterator[Block]:
     """Yield the page of the devices of ``runs``."""
     used = [run for device in all_devices for run in device.runs]
-    yield Paragraph(f"{counted(len(used), 'run')}, {_span(used)}", "about")
+    stamps = sorted(run.result.started_unix_ns for run in used)
+    span = f"{utc(stamps[0])} to {utc(stamps[-1])}" if len(stamps) > 1 else utc(stamps[0])
+    yield Paragraph(f"{counted(len(used), 'run')}, {span}", "about")
     yield from banner(stand_ins_of(all_devices))
     yield from _page(all_devices, used, runs, prices)
 
@@ -250,11 +252,6 @@ def _side_by_side(cards: Sequence[Card]) -> Section:
         Table("Best practices of the Empirical Guide (FAST'20)", head, outcomes),
     ]
     return Section("Side by side", tables, "side-by-side", "section")
-
-
-def _span(runs: Sequence[StoredRun]) -> str:
-    stamps = sorted(run.result.started_unix_ns for run in runs)
-    return f"{utc(stamps[0])} to {utc(stamps[-1])}" if len(stamps) > 1 else utc(stamps[0])
 
 
 def _left_out(runs: Sequence[StoredRun], used: Sequence[StoredRun]) -> list[str]:

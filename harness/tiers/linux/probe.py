@@ -15,7 +15,7 @@ from pathlib import Path
 from .block import Disk, Stack, btrfs_members, stack_of
 from .cxl import cxl_regions, memory_devices, region_above
 from .kernel import LIVE, Kernel
-from .model import TierFacts, TierKind
+from .model import TierFacts
 from .mounts import Mount, mount_of
 from .numa import dax_origin, latency_note, nodes
 from .persistence import (
@@ -45,6 +45,7 @@ def facts_of_directory(path: Path | str, kernel: Kernel = LIVE) -> TierFacts:
     )
     if mount is None:
         return replace(facts, notes=("no line of /proc/self/mountinfo covers the path",))
+    readahead_kib = kernel.read_int(f"/sys/class/bdi/{mount.device_number}/read_ahead_kb")
     facts = replace(
         facts,
         mount_point=mount.point,
@@ -52,18 +53,13 @@ def facts_of_directory(path: Path | str, kernel: Kernel = LIVE) -> TierFacts:
         mount_options=mount.options,
         filesystem=mount.filesystem,
         read_only=mount.read_only,
-        readahead_bytes=_readahead_bytes(mount, kernel),
+        readahead_bytes=readahead_kib * 1024 if readahead_kib else None,
     )
     if mount.filesystem in _MEMORY_FILESYSTEMS:
         return _memory_facts(facts, kernel)
     answer = kernel.dax(directory)
     facts = replace(facts, dax=answer.dax, notes=(f"DAX: {answer.how}",))
     return _with_devices(facts, mount, kernel)
-
-
-def _readahead_bytes(mount: Mount, kernel: Kernel) -> int | None:
-    kib = kernel.read_int(f"/sys/class/bdi/{mount.device_number}/read_ahead_kb")
-    return kib * 1024 if kib else None
 
 
 def _memory_facts(facts: TierFacts, kernel: Kernel) -> TierFacts:
@@ -133,7 +129,7 @@ def _with_namespaces(facts: TierFacts, disks: Sequence[Disk], kernel: Kernel) ->
     regions = dict.fromkeys(namespace.region.name for namespace in pmem)
     return replace(
         facts,
-        kind=_pmem_kind(modes, facts.dax),
+        kind="sector" if "sector" in modes else "fsdax" if facts.dax else "fs-nodax",
         device_model=", ".join(dict.fromkeys(d for n in pmem for d in n.region.dimms)) or None,
         namespace=", ".join(namespace.name for namespace in pmem),
         namespace_mode=", ".join(modes),
@@ -152,12 +148,6 @@ def _joined(domains: Sequence[PersistenceDomain]) -> PersistenceDomain:
     ends = dict.fromkeys(domain.ends for domain in domains)
     sources = dict.fromkeys(domain.source for domain in domains)
     return PersistenceDomain(", ".join(ends), "; ".join(sources))
-
-
-def _pmem_kind(modes: Sequence[str], dax: bool | None) -> TierKind:
-    if "sector" in modes:
-        return "sector"
-    return "fsdax" if dax else "fs-nodax"
 
 
 def _pmem_notes(pmem: Sequence[Namespace], kernel: Kernel) -> list[str]:

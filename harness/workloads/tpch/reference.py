@@ -156,7 +156,11 @@ class References:
         stored = self.stored(statement, state)
         if self._engine == REFERENCE_ENGINE:
             if stored is None or not stored.agreed:
-                raise NoReference(self._nothing_independent())
+                raise NoReference(
+                    f"no independent reference at scale {self._scale:g} for these parameters and "
+                    "data: run another engine with the same ones (its answers are checked by "
+                    "DuckDB, and then serve here)"
+                )
             return replace(stored, origin=f"answer of {', '.join(stored.agreed)}")
         return stored or self._compute(statement, state)
 
@@ -171,13 +175,6 @@ class References:
     def _is_shipped(self, statement: TpchStatement, state: int) -> bool:
         validation = parameters(statement.query, None, self._scale)
         return statement.query in self._shipped.get(state, {}) and statement.values == validation
-
-    def _nothing_independent(self) -> str:
-        return (
-            f"no independent reference at scale {self._scale:g} for these parameters and data: run "
-            "another engine with the same ones (its answers are checked by DuckDB, and then "
-            "serve here)"
-        )
 
     def _file(self, statement: TpchStatement, state: int) -> Path:
         """Return the path of a reference; not below the source data, which have a format."""
