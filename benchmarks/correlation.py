@@ -21,7 +21,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
-from models import HARNESS, Device, command, device
+from models import HARNESS, HostTier, command, device
 from smoke import SMOKE, parsed
 
 TIERS = ("ssd", "loop", "slow", "ram")
@@ -50,7 +50,7 @@ _SMALL_SIZE = "--threads 1 --repeats 1 --duration 10ms -p range=16MiB"
 
 
 @contextmanager
-def tier(name: str, disk: Path) -> Iterator[Device | str]:
+def tier(name: str, disk: Path) -> Iterator[HostTier | str]:
     """A tier, or why it cannot be made here."""
     if name != "ram":
         with device(name, disk, _RATES) as made:
@@ -58,13 +58,13 @@ def tier(name: str, disk: Path) -> Iterator[Device | str]:
         return
     with tempfile.TemporaryDirectory(dir="/dev/shm", prefix="correlation-") as folder:
         Path(folder).chmod(0o755)
-        yield Device(name, Path(folder))
+        yield HostTier(name, Path(folder))
 
 
-class Session:
+class Campaign:
     """The tiers of this host, and what has been measured on them."""
 
-    def __init__(self, results: Path, tiers: Sequence[Device]) -> None:
+    def __init__(self, results: Path, tiers: Sequence[HostTier]) -> None:
         self._done = results / "done.json"
         self.done: list[list[str]] = (
             json.loads(self._done.read_text()) if self._done.exists() else []
@@ -112,20 +112,20 @@ def main() -> None:
         documents = json.loads(command(HARNESS, "doctor", "--json"))["tiers"]
         disk = Path(next(document["place"] for document in documents if document["name"] == "ssd"))
         disk.mkdir(parents=True, exist_ok=True)
-        tiers: list[Device] = []
+        tiers: list[HostTier] = []
         for name in options.tier or TIERS:
             made = stack.enter_context(tier(name, disk))
             if isinstance(made, str):
                 print(f"not measured: {name}: {made}")
             else:
                 tiers.append(made)
-        session = Session(options.results, tiers)
+        campaign = Campaign(options.results, tiers)
         names = {tier.name: tier.name for tier in tiers}
         suite = f"{_SUITE} {_SMALL_SIZE if options.smoke else _SIZE}"
-        session.measure(_BASELINE, suite, "--tier", names)
+        campaign.measure(_BASELINE, suite, "--tier", names)
         placements = {name: f"{name}-both" for name in names}
         for case in options.case or cases:
-            session.measure(case, cases[case], "--placement", placements)
+            campaign.measure(case, cases[case], "--placement", placements)
         explain = (HARNESS, "explain", "--results", str(options.results), "--json")
         document = json.loads(command(*explain, may_fail=True))
         if "error" in document:

@@ -25,7 +25,7 @@ from statistics import geometric_mean, median
 from typing import Any
 
 from correlation import TIERS, tier
-from models import HARNESS, Device, command, in_group
+from models import HARNESS, HostTier, command, in_group
 from smoke import SMOKE, parsed
 
 from harness import hdr
@@ -73,7 +73,7 @@ CELLS = (
 
 
 @dataclass(frozen=True)
-class Seen:
+class JobResult:
     """Rates and times that a program reported. ``kernel_ns``: processor time of an operation."""
 
     operations_per_second: float
@@ -81,7 +81,7 @@ class Seen:
     kernel_ns: float
 
 
-def measured_job(cell: Cell, device: Device, direct: bool, **end: Any) -> dict[str, Any]:
+def measured_job(cell: Cell, device: HostTier, direct: bool, **end: Any) -> dict[str, Any]:
     """The result of our program, which writes the file first; ``end``: of the measurement."""
     job = {
         "name": "job", "kind": "file", "target": "file", "operation": cell.operation,
@@ -104,19 +104,19 @@ def measured_job(cell: Cell, device: Device, direct: bool, **end: Any) -> dict[s
     return result
 
 
-def ours(cell: Cell, device: Device, seconds: float, direct: bool) -> Seen:
+def ours(cell: Cell, device: HostTier, seconds: float, direct: bool) -> JobResult:
     """Measure with the kernel ``file`` of the microbenchmark."""
     duration_ns = int(seconds * NS_PER_S)
     job = measured_job(cell, device, direct, duration_ns=duration_ns, warm_up_ns=NS_PER_S // 10)
     cpu_ns = sum(thread["cpu_ns"] for thread in job["threads"])
-    return Seen(
+    return JobResult(
         job["operations_per_second"],
         hdr.decode(job["latency_hdr"]).mean,
         cpu_ns / job["operations"],
     )
 
 
-def fio(cell: Cell, device: Device, seconds: float, direct: bool) -> Seen:
+def fio(cell: Cell, device: HostTier, seconds: float, direct: bool) -> JobResult:
     """The peer, after the file was written likewise. Of a synced write it reports both calls."""
     measured_job(cell, device, direct, duration_ns=1)
     options = {
@@ -135,7 +135,7 @@ def fio(cell: Cell, device: Device, seconds: float, direct: bool) -> Seen:
     mean_ns = side["lat_ns"]["mean"] + (job["sync"]["lat_ns"]["mean"] if cell.sync else 0)
     share = (job["usr_cpu"] + job["sys_cpu"]) / 100
     cpu_ns = share * job["job_runtime"] * 1e6 / max(1, side["total_ios"])
-    return Seen(side["iops"], mean_ns, cpu_ns)
+    return JobResult(side["iops"], mean_ns, cpu_ns)
 
 
 PROGRAMS = {"ours": ours, "fio": fio}
@@ -151,12 +151,12 @@ def goes_direct(path: Path) -> bool:
 
 
 def measured(
-    device: Device, cells: Sequence[Cell], pairs: int, seconds: float
-) -> dict[Cell, dict[str, list[Seen]]]:
+    device: HostTier, cells: Sequence[Cell], pairs: int, seconds: float
+) -> dict[Cell, dict[str, list[JobResult]]]:
     """Return what each program reported of each cell, a value a round."""
-    seen: dict[Cell, dict[str, list[Seen]]] = {}
+    seen: dict[Cell, dict[str, list[JobResult]]] = {}
     with tempfile.TemporaryDirectory(dir=device.path, prefix="file-kernel-") as work:
-        place = Device(device.name, Path(work), device.cgroup)
+        place = HostTier(device.name, Path(work), device.cgroup)
         (place.path / FILE).touch()
         possible = goes_direct(place.path / FILE)
         for number in range(pairs):
@@ -177,7 +177,7 @@ def verdict(ratio: Ratio) -> str:
     return "MISSED" if ratio.high < 1 - BAR or ratio.low > 1 + BAR else "undecided"
 
 
-def report(device: str, seen: Mapping[Cell, Mapping[str, list[Seen]]]) -> Iterator[str]:
+def report(device: str, seen: Mapping[Cell, Mapping[str, list[JobResult]]]) -> Iterator[str]:
     """A row of the table for each cell: medians, the ratio of the rates, and what the bar says."""
     ratios = []
     for cell, programs in seen.items():
@@ -215,7 +215,7 @@ def main() -> None:
     print("| device | calls | kernel `file`: rate, time, processor time | fio | ratio of rates | |")
     print("|---|---|---|---|---|---|")
     if given.folder:
-        show(Device(str(given.folder), given.folder), given)
+        show(HostTier(str(given.folder), given.folder), given)
         return
     documents = json.loads(command(HARNESS, "doctor", "--json"))["tiers"]
     disk = Path(next(document["place"] for document in documents if document["name"] == "ssd"))
@@ -228,7 +228,7 @@ def main() -> None:
                 show(made, given)
 
 
-def show(device: Device, given: argparse.Namespace) -> None:
+def show(device: HostTier, given: argparse.Namespace) -> None:
     """Measure a device, and print its rows."""
     cells = [cell for cell in CELLS if any(part in cell.name for part in given.cell or [""])]
     seen = measured(device, cells, given.pairs, given.seconds)

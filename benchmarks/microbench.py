@@ -120,7 +120,7 @@ CHASES = [Chase("huge"), Chase("base")]
 
 
 @dataclass(frozen=True)
-class Seen:
+class ProgramFigure:
     """Result of one program: bytes a second, or ns a load of a chase; its start-up where known."""
 
     value: float
@@ -136,9 +136,9 @@ class Settings:
     seconds: float
     chase_bytes: int
 
-    def arms(self, what: Cell | Chase) -> dict[str, Callable[[], Seen]]:
+    def arms(self, what: Cell | Chase) -> dict[str, Callable[[], ProgramFigure]]:
         """Measurements of each program, by the program's name."""
-        arms: dict[str, Callable[[], Seen]] = {"ours": lambda: self.ours(what)}
+        arms: dict[str, Callable[[], ProgramFigure]] = {"ours": lambda: self.ours(what)}
         if isinstance(what, Chase):
             if "MULTICHASE" in self.peers:
                 arms["multichase"] = lambda: self.multichase(what)
@@ -149,7 +149,7 @@ class Settings:
             arms["PerMA-Bench"] = lambda: self.perma(what)
         return arms
 
-    def ours(self, what: Cell | Chase) -> Seen:
+    def ours(self, what: Cell | Chase) -> ProgramFigure:
         """The program that is measured."""
         began_ns = time.monotonic_ns()
         done = subprocess.run(
@@ -163,8 +163,8 @@ class Settings:
         (job,) = repeat["jobs"]
         start_up_s = (min(thread["begin_ns"] for thread in job["threads"]) - began_ns) / 1e9
         if isinstance(what, Chase):
-            return Seen(1e9 / job["operations_per_second"], start_up_s)
-        return Seen(job["bandwidth_bytes_per_second"], start_up_s)
+            return ProgramFigure(1e9 / job["operations_per_second"], start_up_s)
+        return ProgramFigure(job["bandwidth_bytes_per_second"], start_up_s)
 
     def _spec(self, what: Cell | Chase) -> dict[str, Any]:
         common = {"name": "job", "target": "memory"}
@@ -185,15 +185,15 @@ class Settings:
             "measurements": [{"name": "cell", "duration_ns": int(seconds * 1e9), "jobs": [job]}],
         }
 
-    def refbench(self, cell: Cell) -> Seen:
+    def refbench(self, cell: Cell) -> ProgramFigure:
         """The bare loop."""
         line = REFBENCH_LINES[cell.pattern, cell.kind]
         given = [RANGE_BYTES / GIB, 1, self.seconds, line, cell.access_bytes, cell.threads]
         told = _output([self.peers["REFBENCH"], *map(str, given)])
         row = next(row for row in told.splitlines() if row.startswith(line))
-        return Seen(float(row.split(" wall ")[1].split()[0]) * 1e9)
+        return ProgramFigure(float(row.split(" wall ")[1].split()[0]) * 1e9)
 
-    def perma(self, cell: Cell) -> Seen:
+    def perma(self, cell: Cell) -> ProgramFigure:
         """PerMA-Bench. Ready once each of its threads says that its addresses are there."""
         with tempfile.TemporaryDirectory() as folder:
             workload = Path(folder) / "cell.yaml"
@@ -211,15 +211,15 @@ class Settings:
             (path,) = Path(folder, "results").iterdir()
             (benchmark,) = json.loads(path.read_text())
         (result,) = benchmark["benchmarks"]
-        return Seen(result["results"]["bandwidth"] * GIB, ready - began)
+        return ProgramFigure(result["results"]["bandwidth"] * GIB, ready - began)
 
-    def multichase(self, chase: Chase) -> Seen:
+    def multichase(self, chase: Chase) -> ProgramFigure:
         """multichase, over all of the buffer and every line of it."""
         size = str(self.chase_bytes)
         samples = str(max(1, round(4 * self.seconds)))
         pages = ["-H"] if chase.pages == "huge" else []
         given = ["-a", "-n", samples, "-m", size, "-s", "64", "-T", size, *pages]
-        return Seen(float(_output([self.peers["MULTICHASE"], *given])))
+        return ProgramFigure(float(_output([self.peers["MULTICHASE"], *given])))
 
 
 def _perma_arguments(cell: Cell) -> dict[str, Any]:
@@ -251,7 +251,7 @@ class Samples:
         self.start_ups: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
         self.rounds = 0
 
-    def add(self, seen: Mapping[str, Mapping[str, Seen]]) -> None:
+    def add(self, seen: Mapping[str, Mapping[str, ProgramFigure]]) -> None:
         """A round: by cell and program."""
         self.rounds += 1
         for cell, programs in seen.items():
@@ -263,7 +263,7 @@ class Samples:
 
 def measured_round(settings: Settings, what: Sequence[Cell | Chase], number: int) -> Any:
     """Measure each cell once, by each program; the other way round in every second round."""
-    seen: dict[str, dict[str, Seen]] = {}
+    seen: dict[str, dict[str, ProgramFigure]] = {}
     for configuration in what:
         arms = list(settings.arms(configuration).items())
         for program, measure in arms if number % 2 == 0 else arms[::-1]:
@@ -333,7 +333,7 @@ def report(samples: Samples, what: Sequence[Cell | Chase]) -> Iterator[str]:
             yield f"start-up, {configuration.name}: {seen}; / PerMA-Bench {told(ratio)}: {limit}"
 
 
-def keep(seen: Mapping[str, Mapping[str, Seen]], path: Path) -> None:
+def keep(seen: Mapping[str, Mapping[str, ProgramFigure]], path: Path) -> None:
     """Add a round to the file: by cell and program the value and the seconds of its start."""
     values = {
         cell: {name: [sample.value, sample.start_up_s] for name, sample in programs.items()}

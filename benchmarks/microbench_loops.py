@@ -30,7 +30,18 @@ from typing import Any
 from smoke import SMOKE, parsed
 
 from harness.native_programs import find_native
-from microbench import CELLS, CHASES, GIB, OURS, RANGE_BYTES, Cell, Chase, Samples, Seen, report
+from microbench import (
+    CELLS,
+    CHASES,
+    GIB,
+    OURS,
+    RANGE_BYTES,
+    Cell,
+    Chase,
+    ProgramFigure,
+    Samples,
+    report,
+)
 
 WINDOW_NS, WARM_UP_NS, CHASE_NS = 40_000_000, 5_000_000, 400_000_000
 CHASE_BYTES = GIB // 64 if SMOKE else GIB
@@ -155,7 +166,7 @@ def main() -> None:
             if given.samples:
                 keep(given.samples, configuration.name, pairs)
             for pair in pairs:
-                seen = {arm: Seen(value) for arm, value in pair.items()}
+                seen = {arm: ProgramFigure(value) for arm, value in pair.items()}
                 samples[configuration.name].add({configuration.name: seen})
     for configuration in what:
         print("\n".join(report(samples[configuration.name], [configuration])))

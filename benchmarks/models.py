@@ -46,7 +46,7 @@ _DEVICES = ("ssd", "loop", "slow", "few")
 
 
 @dataclass(frozen=True)
-class Device:
+class HostTier:
     """A tier of this host; ``cgroup``: where processes are whose I/O is throttled."""
 
     name: str
@@ -142,13 +142,13 @@ def throttled(loop: str, limits: dict[str, float]) -> Iterator[Path]:
 
 
 @contextmanager
-def device(name: str, disk: Path, rates: dict[str, float]) -> Iterator[Device | str]:
+def device(name: str, disk: Path, rates: dict[str, float]) -> Iterator[HostTier | str]:
     """One of the devices, or why it cannot be made here."""
     limits = {f"{way}_bps": rates[way] / _SHARE for way in ("read", "write")}
     if name == "few":
         limits = {f"{way}_iops": _REQUESTS_PER_S for way in ("read", "write")}
     if name == "ssd":
-        yield Device(name, disk)
+        yield HostTier(name, disk)
     elif os.geteuid() != 0:
         yield "a loop device needs root"
     elif name != "loop" and not _BLKIO.is_dir():
@@ -160,11 +160,11 @@ def device(name: str, disk: Path, rates: dict[str, float]) -> Iterator[Device | 
             place.chmod(0o755)
             mounted, loop = stack.enter_context(loop_device(place, name))
             group = None if name == "loop" else stack.enter_context(throttled(loop, limits))
-            yield Device(name, mounted, group)
+            yield HostTier(name, mounted, group)
 
 
 def scores_of(
-    device: Device, cases: Sequence[str], options: argparse.Namespace
+    device: HostTier, cases: Sequence[str], options: argparse.Namespace
 ) -> Iterator[tuple[str, Any]]:
     """Make a model of a device and score it: each case with its score, or why it has none."""
     host = Path(options.results) / f"{device.name}.yml"

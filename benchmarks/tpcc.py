@@ -50,7 +50,7 @@ RAMP_UP_S, WINDOW_S = (1, 1) if SMOKE else (60, 60)
 
 
 @dataclass(frozen=True)
-class Seen:
+class MeasuredWindow:
     """One measured window. ``transactions``: done in it; CPU times are those of the window."""
 
     new_orders_per_minute: float
@@ -110,12 +110,12 @@ class Server:
 
 
 @dataclass
-class Window:
+class ServerCpu:
     """Server CPU between two moments."""
 
     server: Server
     _began: float = 0.0
-    server_cpu_ns: float = 0.0
+    spent_ns: float = 0.0
 
     def begin(self) -> None:
         """The measured window begins."""
@@ -123,11 +123,11 @@ class Window:
 
     def end(self) -> None:
         """It ends."""
-        self.server_cpu_ns = self.server.cpu_ns() - self._began
+        self.spent_ns = self.server.cpu_ns() - self._began
 
 
 @dataclass
-class Bench:
+class ServerFactory:
     """Makes servers, and keeps databases to be copied back."""
 
     env: Environment
@@ -212,8 +212,8 @@ class Bench:
 
 
 @contextmanager
-def opened(store: Path | None = None) -> Iterator[Bench]:
-    """A bench with a directory of its own below ``HARNESS_DATA``, removed at the end.
+def opened(store: Path | None = None) -> Iterator[ServerFactory]:
+    """A factory with a directory of its own below ``HARNESS_DATA``, removed at the end.
 
     ``store``: a directory for the databases, which stay there for the next benchmark.
     """
@@ -223,32 +223,32 @@ def opened(store: Path | None = None) -> Iterator[Bench]:
     ):
         root = Path(folder)
         root.chmod(0o755)
-        yield Bench(env, root, store or root)
+        yield ServerFactory(env, root, store or root)
 
 
-def drive_hammerdb(server: Server, users: int) -> Seen:
+def drive_hammerdb(server: Server, users: int) -> MeasuredWindow:
     """HammerDB on what it has built; without its time profile, which costs it processor time."""
-    window = Window(server)
+    server_cpu = ServerCpu(server)
     options = TimedRun(users, RAMP_UP_S // 60, WINDOW_S // 60, time_profile=False)
     measurement = measure(
         find(), server.target, server.clients, options, SilentProgress(),
-        WindowCallbacks(window.begin, window.end),
+        WindowCallbacks(server_cpu.begin, server_cpu.end),
     )  # fmt: skip
     assert measurement.client_cpu_ns is not None
     rates = measurement.reported_per_minute
     transactions = rates["database_transactions_per_minute"] * measurement.window_ns / 60e9
-    return Seen(
+    return MeasuredWindow(
         rates["new_orders_per_minute"],
         transactions,
         measurement.client_cpu_ns,
-        window.server_cpu_ns,
+        server_cpu.spent_ns,
     )
 
 
 def drive_loadgen(
     server: Server, users: int, warehouses: int, procedures: str,
     ramp_up_s: int = RAMP_UP_S, window_s: int = WINDOW_S,
-) -> Seen:  # fmt: skip
+) -> MeasuredWindow:  # fmt: skip
     """Our client, by ``procedures`` ours ("own") or HammerDB's ("hammerdb")."""
     folder = "calls" if procedures == "own" else "calls_hammerdb_procedures"
     calls = server.engine.sql_folder / "tpcc" / folder
@@ -266,16 +266,16 @@ def drive_loadgen(
         drain_ns=10**9,
         seed=time.time_ns() % 2**31,
     )
-    window = Window(server)
-    watch = WindowCallbacks(window.begin, window.end)
+    server_cpu = ServerCpu(server)
+    watch = WindowCallbacks(server_cpu.begin, server_cpu.end)
     result = processes.drive([spec], server.clients, watch)
     driven = result.window()
     new_orders = driven.operations["new_order"].count or 0
-    return Seen(
+    return MeasuredWindow(
         new_orders * 60e9 / result.measured_ns,
         driven.done_count or 0,
         result.client_cpu_ns,
-        window.server_cpu_ns,
+        server_cpu.spent_ns,
     )
 
 

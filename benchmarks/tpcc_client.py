@@ -19,10 +19,10 @@ from tpcc import (
     RAMP_UP_S,
     SMALL,
     WINDOW_S,
-    Bench,
-    Seen,
+    MeasuredWindow,
     Server,
-    Window,
+    ServerCpu,
+    ServerFactory,
     alternated,
     arguments,
     children_ns,
@@ -66,7 +66,7 @@ _SCRIPTS = {
 }
 
 
-def drive_pgbench(server: Server, users: int, warehouses: int) -> Seen:
+def drive_pgbench(server: Server, users: int, warehouses: int) -> MeasuredWindow:
     """pgbench with prepared statements: a warming run, then the measured one."""
     argv = [
         str(server.engine._installation.bin / "pgbench"), "-n", "-M", "prepared",
@@ -76,17 +76,17 @@ def drive_pgbench(server: Server, users: int, warehouses: int) -> Seen:
     ]  # fmt: skip
     database = server.connection["database"]
     run([*argv, "-T", str(RAMP_UP_S), database], server, {})
-    window = Window(server)
+    server_cpu = ServerCpu(server)
     before, client = _new_orders(server), children_ns()
-    window.begin()
+    server_cpu.begin()
     said = run([*argv, "-T", str(WINDOW_S), database], server, {})
-    window.end()
+    server_cpu.end()
     client = children_ns() - client
     done = re.search(r"number of transactions actually processed: (\d+)", said)
     failed = re.search(r"number of failed transactions: (\d+)", said)
     assert done and failed and failed[1] == "0", said
     new_orders = _new_orders(server) - before
-    return Seen(new_orders * 60 / WINDOW_S, int(done[1]), client, window.server_cpu_ns)
+    return MeasuredWindow(new_orders * 60 / WINDOW_S, int(done[1]), client, server_cpu.spent_ns)
 
 
 def _script_files(folder: Path, warehouses: int) -> list[str]:
@@ -105,12 +105,12 @@ def _new_orders(server: Server) -> int:
     return int(server.execute("SELECT sum(d_next_o_id) FROM district")[0][0])
 
 
-def measure(bench: Bench, arm: str, users: int, warehouses: int) -> Seen:
+def measure(servers: ServerFactory, arm: str, users: int, warehouses: int) -> MeasuredWindow:
     """One arm on a copy of HammerDB's database; of ours with `--smoke`."""
     if SMOKE:
-        with bench.server(f"ours-{warehouses}") as server:
+        with servers.server(f"ours-{warehouses}") as server:
             return drive_loadgen(server, users, warehouses, "own")
-    with bench.server(f"hammerdb-{warehouses}") as server:
+    with servers.server(f"hammerdb-{warehouses}") as server:
         if arm == "HammerDB":
             return drive_hammerdb(server, users)
         if arm == "pgbench":
@@ -125,12 +125,12 @@ def main() -> None:
     given = parsed(parser, **SMALL)
     print(f"load average {os.getloadavg()[0]:.1f}, {given.users} users, "
           f"{given.warehouses} warehouses", flush=True)  # fmt: skip
-    seen: dict[str, list[Seen]] = {arm: [] for arm in ARMS}
-    with opened(given.databases) as bench:
-        (bench.keep_ours if SMOKE else bench.keep_hammerdbs)(given.warehouses)
+    seen: dict[str, list[MeasuredWindow]] = {arm: [] for arm in ARMS}
+    with opened(given.databases) as servers:
+        (servers.keep_ours if SMOKE else servers.keep_hammerdbs)(given.warehouses)
         for pair in range(given.pairs):
             for arm in alternated(ARMS, pair):
-                costs = measure(bench, arm, given.users, given.warehouses)
+                costs = measure(servers, arm, given.users, given.warehouses)
                 seen[arm].append(costs)
                 print(
                     f"{pair + 1} {arm}: client {costs.client_us:.1f} µs, server "

@@ -19,8 +19,8 @@ import os
 from smoke import SMOKE, parsed
 from tpcc import (
     SMALL,
-    Bench,
-    Seen,
+    MeasuredWindow,
+    ServerFactory,
     alternated,
     arguments,
     drive_hammerdb,
@@ -32,9 +32,11 @@ from tpcc import (
 ARMS = ("ours",) if SMOKE else ("ours", "hammerdb")
 
 
-def measure(bench: Bench, arm: str, users: int, given: argparse.Namespace) -> Seen:
+def measure(
+    servers: ServerFactory, arm: str, users: int, given: argparse.Namespace
+) -> MeasuredWindow:
     """One arm on a copy of its own database."""
-    with bench.server(f"{arm}-{given.warehouses}") as server:
+    with servers.server(f"{arm}-{given.warehouses}") as server:
         if arm == "hammerdb" and given.client == "HammerDB":
             return drive_hammerdb(server, users)
         procedures = "own" if arm == "ours" else "hammerdb"
@@ -54,14 +56,14 @@ def main() -> None:
     parser.add_argument("--window", type=int, default=30, help="seconds, with --client loadgen")
     given = parsed(parser, **SMALL, users=[2], client="loadgen", ramp_up=1, window=1)
     print(f"load average {os.getloadavg()[0]:.1f}, {given.warehouses} warehouses", flush=True)
-    seen: dict[tuple[int, str], list[Seen]] = {}
-    with opened(given.databases) as bench:
+    seen: dict[tuple[int, str], list[MeasuredWindow]] = {}
+    with opened(given.databases) as servers:
         if not SMOKE:
-            bench.keep_hammerdbs(given.warehouses)
-        bench.keep_ours(given.warehouses)
+            servers.keep_hammerdbs(given.warehouses)
+        servers.keep_ours(given.warehouses)
         for pair, users in itertools.product(range(given.pairs), given.users):
             for arm in alternated(ARMS, pair):
-                costs = measure(bench, arm, users, given)
+                costs = measure(servers, arm, users, given)
                 seen.setdefault((users, arm), []).append(costs)
                 print(
                     f"{pair + 1}, {users} users, {arm}: {costs.new_orders_per_minute:.0f} NOPM, "

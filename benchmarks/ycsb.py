@@ -63,7 +63,7 @@ LEAST_SHARE, MOST_ADDED_NS, LEAST_OF_OFFICIAL = 0.9, 1000, 2
 
 
 @dataclass(frozen=True)
-class Seen:
+class MeasuredWindow:
     """One window of one arm."""
 
     operations_per_second: float
@@ -72,7 +72,7 @@ class Seen:
 
 
 @dataclass
-class Bench:
+class LoadedDatabase:
     """A loaded database and the programs that read it."""
 
     engine: Any
@@ -83,7 +83,7 @@ class Bench:
     warm_up_s: float
     seconds: float
 
-    def native(self, threads: int) -> Seen:
+    def native(self, threads: int) -> MeasuredWindow:
         """Our client."""
         spec = LoadgenSpec(
             self.engine.native_backend,
@@ -101,13 +101,13 @@ class Bench:
         result = processes.drive([spec], self.clients)
         read = result.operations["read"]
         assert read.count and read.latency_hdr
-        return Seen(
+        return MeasuredWindow(
             read.count / result.measured_ns * 1e9,
             result.client_cpu_ns / read.count,
             float(hdr.decode(read.latency_hdr).percentile(50)),
         )
 
-    def loop(self, threads: int, timed: bool = False) -> Seen:
+    def loop(self, threads: int, timed: bool = False) -> MeasuredWindow:
         """The bare loop."""
         request = {
             "connection": self.connection, "threads": threads, "timed": timed,
@@ -120,9 +120,9 @@ class Bench:
             )  # fmt: skip
         result = json.loads(done.stdout)
         rate = result["operations"] / result["seconds"]
-        return Seen(rate, result["cpu_ns"] / result["operations"], result["median_ns"])
+        return MeasuredWindow(rate, result["cpu_ns"] / result["operations"], result["median_ns"])
 
-    def official(self, threads: int) -> Seen:
+    def official(self, threads: int) -> MeasuredWindow:
         """The official client, in Java, on the same library."""
         params = replace(
             self.params,
@@ -135,7 +135,7 @@ class Bench:
         )
         seen = Official(params).drive(session, WindowCallbacks(_nothing, _nothing))
         done = seen.done_count or 0
-        return Seen(done / seen.window_ns * 1e9, (seen.client_cpu_ns or 0) / done)
+        return MeasuredWindow(done / seen.window_ns * 1e9, (seen.client_cpu_ns or 0) / done)
 
     @property
     def connection(self) -> dict[str, Any]:
@@ -187,7 +187,7 @@ def draw_keys(programs: Path, params: YcsbParams) -> Path:
 
 def made(
     env: Environment, stack: ExitStack, given: argparse.Namespace, params: YcsbParams
-) -> Bench:
+) -> LoadedDatabase:
     """Load the database, in directories that are gone afterwards."""
     options = {"prefix": given.prefix} if given.prefix else {}
     options["statistics"] = given.statistics
@@ -220,7 +220,7 @@ def made(
     programs.mkdir()
     build(programs)
     keys = draw_keys(programs, params)
-    return Bench(engine, clients, params, programs, keys, given.warm_up, given.seconds)
+    return LoadedDatabase(engine, clients, params, programs, keys, given.warm_up, given.seconds)
 
 
 def told(ours: Sequence[float], others: Sequence[float]) -> str:
@@ -231,15 +231,15 @@ def told(ours: Sequence[float], others: Sequence[float]) -> str:
     return f"{ratio.value:.3f} [{ratio.low:.3f}, {ratio.high:.3f}]"
 
 
-def compare(bench: Bench, threads: int, pairs: int) -> None:
+def compare(database: LoadedDatabase, threads: int, pairs: int) -> None:
     """Pairs of loop and client, in turn."""
-    loops: list[Seen] = []
-    natives: list[Seen] = []
-    medians: list[Seen] = []
+    loops: list[MeasuredWindow] = []
+    natives: list[MeasuredWindow] = []
+    medians: list[MeasuredWindow] = []
     for number in range(pairs):
-        arms: list[Callable[[], None]] = [lambda: loops.append(bench.loop(threads)),
-                lambda: natives.append(bench.native(threads)),
-                lambda: medians.append(bench.loop(threads, timed=True))]  # fmt: skip
+        arms: list[Callable[[], None]] = [lambda: loops.append(database.loop(threads)),
+                lambda: natives.append(database.native(threads)),
+                lambda: medians.append(database.loop(threads, timed=True))]  # fmt: skip
         for arm in arms if number % 2 == 0 else reversed(arms):
             arm()
     print(f"{threads} threads, {pairs} pairs")
@@ -256,15 +256,15 @@ def compare(bench: Bench, threads: int, pairs: int) -> None:
           f"{added:,.0f} ns more at p50 (bar {MOST_ADDED_NS})")  # fmt: skip
 
 
-def compare_official(bench: Bench, threads: int, pairs: int) -> None:
+def compare_official(database: LoadedDatabase, threads: int, pairs: int) -> None:
     """The official client, ours, and the loop, in turn."""
-    others: list[Seen] = []
-    natives: list[Seen] = []
-    loops: list[Seen] = []
+    others: list[MeasuredWindow] = []
+    natives: list[MeasuredWindow] = []
+    loops: list[MeasuredWindow] = []
     for number in range(pairs):
-        arms: list[Callable[[], None]] = [lambda: others.append(bench.official(threads)),
-                lambda: natives.append(bench.native(threads)),
-                lambda: loops.append(bench.loop(threads))]  # fmt: skip
+        arms: list[Callable[[], None]] = [lambda: others.append(database.official(threads)),
+                lambda: natives.append(database.native(threads)),
+                lambda: loops.append(database.loop(threads))]  # fmt: skip
         for arm in arms if number % 2 == 0 else reversed(arms):
             arm()
     official, native, loop = (
@@ -278,33 +278,33 @@ def compare_official(bench: Bench, threads: int, pairs: int) -> None:
           "more than which no client could reach")  # fmt: skip
 
 
-def db_bench(bench: Bench, threads: Sequence[int], pairs: int, program: str) -> None:
+def db_bench(database: LoadedDatabase, threads: Sequence[int], pairs: int, program: str) -> None:
     """readrandom on as many records of the same size, the client's keys drawn uniformly."""
-    bench.params = replace(bench.params, requestdistribution="uniform")
+    database.params = replace(database.params, requestdistribution="uniform")
     folder = Path(tempfile.mkdtemp(prefix="tb-db-bench-"))
-    value = bench.params.fieldcount * (bench.params.fieldlength + 14)
-    shape = [f"--num={bench.params.records}", "--key_size=23", f"--value_size={value}",
+    value = database.params.fieldcount * (database.params.fieldlength + 14)
+    shape = [f"--num={database.params.records}", "--key_size=23", f"--value_size={value}",
              f"--db={folder}", "--compression_type=none", "--bloom_bits=10",
              f"--cache_size={4 << 30}", "--open_files=-1",
-             f"--row_cache_size={bench.connection['row_cache_bytes']}"]  # fmt: skip
+             f"--row_cache_size={database.connection['row_cache_bytes']}"]  # fmt: skip
     try:
         fill = [program, "--benchmarks=fillseq,compact", *shape]
         subprocess.run(fill, check=True, capture_output=True)
         for count in threads:
             others, natives = [], []
             for _ in range(pairs):
-                others.append(_readrandom(bench, [program, *shape], count))
-                natives.append(bench.native(count).operations_per_second)
+                others.append(_readrandom(database, [program, *shape], count))
+                natives.append(database.native(count).operations_per_second)
             print(f"{count} threads: db_bench readrandom {median(others):,.0f} op/s, "
                   f"client {median(natives):,.0f}: {told(natives, others)} of it")  # fmt: skip
     finally:
         shutil.rmtree(folder)
 
 
-def _readrandom(bench: Bench, command: list[str], threads: int) -> float:
+def _readrandom(database: LoadedDatabase, command: list[str], threads: int) -> float:
     """Its operations a second, behind one run that warms it up."""
     asked = ["--use_existing_db=1", "--benchmarks=readrandom[W1]", f"--threads={threads}",
-             f"--duration={int(bench.seconds)}"]  # fmt: skip
+             f"--duration={int(database.seconds)}"]  # fmt: skip
     done = subprocess.run([*command, *asked], capture_output=True, text=True, check=True)
     line = next(text for text in done.stdout.splitlines() if text.startswith("readrandom"))
     return float(line.split("ops/sec")[0].split()[-1])
@@ -331,14 +331,14 @@ def main() -> None:
     loadgen_program("rocksdb")
     params = YcsbParams.from_mapping({"workload": "c", "records": given.records})
     with open_environment(None, [], SilentProgress()) as env, ExitStack() as stack:
-        bench = made(env, stack, given, params)
-        print(bench.engine.version().build, "statistics", given.statistics)
+        database = made(env, stack, given, params)
+        print(database.engine.version().build, "statistics", given.statistics)
         for threads in given.threads:
-            compare(bench, threads, given.pairs)
+            compare(database, threads, given.pairs)
         for threads in given.threads if given.official else ():
-            compare_official(bench, threads, given.pairs)
+            compare_official(database, threads, given.pairs)
         if given.db_bench:
-            db_bench(bench, given.threads, given.pairs, given.db_bench)
+            db_bench(database, given.threads, given.pairs, given.db_bench)
 
 
 if __name__ == "__main__":

@@ -25,7 +25,7 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 @dataclass(frozen=True)
-class _Entry:
+class _FileToCopy:
     source: Path
     target: Path
     status: os.stat_result
@@ -60,7 +60,7 @@ def _copy(
     source: Path, target: Path, reader: Credentials | None, writer: Credentials | None
 ) -> int:
     entries = [
-        _Entry(path, target / path.relative_to(source), status)
+        _FileToCopy(path, target / path.relative_to(source), status)
         for path, status in walk([source], reader)
     ]
     if not entries:
@@ -126,7 +126,7 @@ def make_durable(folder: Path, user: Credentials | None = None) -> None:
         os.close(descriptor)
 
 
-def _check(source: Path, entries: list[_Entry], links: list[_Entry]) -> None:
+def _check(source: Path, entries: list[_FileToCopy], links: list[_FileToCopy]) -> None:
     """Refuse what a copy cannot mean: links out of the tree, sockets, devices."""
     root = source.resolve()
     for link in links:
@@ -143,13 +143,13 @@ def _check(source: Path, entries: list[_Entry], links: list[_Entry]) -> None:
             raise RunFailed(f"copy {source}", f"{entry.source} is not a file, folder or link")
 
 
-def _kept_mode(entry: _Entry, reader: Credentials | None, writer: Credentials | None) -> int:
+def _kept_mode(entry: _FileToCopy, reader: Credentials | None, writer: Credentials | None) -> int:
     """Never set-uid; of what becomes ours from another user's, not writable by others either."""
     becomes_ours = reader is not None and writer is None
     return stat.S_IMODE(entry.status.st_mode) & (0o755 if becomes_ours else 0o777)
 
 
-def _copy_file(entry: _Entry, reader: Credentials | None, writer: Credentials | None) -> int:
+def _copy_file(entry: _FileToCopy, reader: Credentials | None, writer: Credentials | None) -> int:
     buffer = memoryview(bytearray(min(_BLOCK_BYTES, max(1, entry.status.st_size))))
     with acting_as(reader):
         original = open_regular(entry.source, os.O_RDONLY)

@@ -49,13 +49,13 @@ Chart = Literal[
 _Names: TypeAlias = tuple[str, ...]
 
 
-class _Part(Struct, frozen=True):
+class _MetricsStruct(Struct, frozen=True):
     """Base of the parts of a file."""
 
     documented = "docs/adding-a-workload.md"
 
 
-class MetricInfo(_Part, frozen=True):
+class MetricInfo(_MetricsStruct, frozen=True):
     """Title of a metric, its role, and the label that its parts are distinguished by (``axis``).
 
     ``resolution``: the step that it is counted in, in its unit; 0 where that is finer than shown.
@@ -76,7 +76,7 @@ class MetricInfo(_Part, frozen=True):
     chart: Chart | None = None
 
 
-class Swept(_Part, frozen=True):
+class Swept(_MetricsStruct, frozen=True):
     """A metric and the parameter that it is shown over, as a fact of the spec.
 
     ``place``: another parameter, whose values have a place of their own each, side by side;
@@ -95,7 +95,7 @@ class Swept(_Part, frozen=True):
     offered: bool = False
 
 
-class Load(_Part, frozen=True):
+class Load(_MetricsStruct, frozen=True):
     """A load that a client offers to a server, at a rate that may be set.
 
     ``users``: the parameter with the number of users; ``rate``: that which sets the rate.
@@ -122,7 +122,7 @@ class Load(_Part, frozen=True):
     random: bool = False
 
 
-class ParameterInfo(_Part, frozen=True):
+class ParameterInfo(_MetricsStruct, frozen=True):
     """Words for a parameter, and the parameters that follow from it unless they are set.
 
     ``words``: its name in sentences where its own is another program's, or has several meanings.
@@ -132,7 +132,7 @@ class ParameterInfo(_Part, frozen=True):
     implies: _Names = ()
 
 
-class WorkloadInfo(_Part, frozen=True):
+class WorkloadInfo(_MetricsStruct, frozen=True):
     """Static facts of a workload.
 
     ``essential``: parameters without which a number of the workload means nothing. ``brief``: more
@@ -150,7 +150,7 @@ class WorkloadInfo(_Part, frozen=True):
     answer: str = ""
 
 
-class _File(WorkloadInfo, frozen=True):
+class _MetricsFile(WorkloadInfo, frozen=True):
     """One file. A shared one is about no workload, and has no title.
 
     ``counters``: titles of counters of a query and of the window alike.
@@ -267,10 +267,10 @@ def _stated_twice(what: str, first: Path, second: Path) -> UsageError:
     return UsageError(f"{second}: {what}", f"{first} states it differently", "choose another name")
 
 
-def _read(path: Path) -> _File:
+def _read(path: Path) -> _MetricsFile:
     """Read a file; UsageError with the line and the nearest name for what does not fit."""
     from harness.yamlfile import load_yaml, shipped_yaml  # takes long to import
 
     if path.is_relative_to(Path(__file__).parent):
-        return convert(shipped_yaml(path), _File, lambda where: load_yaml(path).at(where))
-    return load_yaml(path).to(_File)
+        return convert(shipped_yaml(path), _MetricsFile, lambda where: load_yaml(path).at(where))
+    return load_yaml(path).to(_MetricsFile)

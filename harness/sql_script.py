@@ -99,7 +99,7 @@ class TableColumn:
     generated: bool
 
 
-class _Reader:
+class _LineReader:
     """The state between two lines. ``backslash``: MySQL's strings, comments and DELIMITER.
 
     ``masks``: strings and quoted names become as many letters x.
@@ -208,7 +208,7 @@ def script(
 
     ``backslash``: whether a backslash escapes in strings, as on MySQL.
     """
-    reader, source = _Reader(backslash), enumerate(lines, 1)
+    reader, source = _LineReader(backslash), enumerate(lines, 1)
     begin = 0
     for number, line in source:
         try:
@@ -289,7 +289,7 @@ def split(text: str, backslash: bool, name: str = "SQL script") -> list[str]:
 
 def masked(statement: str, backslash: bool) -> str:
     """One statement of :func:`split` with each character of strings and quoted names as an x."""
-    reader = _Reader(backslash, masks=True, end="\0")
+    reader = _LineReader(backslash, masks=True, end="\0")
     for line in lines_of(statement):
         list(reader.read(line))
     return reader.take()

@@ -184,7 +184,7 @@ class SampledWaits:
         self._running_ns = self._idle_ns = 0.0
         self._samples = 0
         self._elapsed_ns = self._elapsed_squares = 0.0
-        self._scheduled = _Scheduled()
+        self._scheduled = _ScheduledTotals()
 
     def sample(self) -> None:
         """Observe the sessions now; a failed observation leaves a gap."""
@@ -253,7 +253,7 @@ class SampledWaits:
             self._events[observation.event] += elapsed_ns
 
 
-class _Scheduled:
+class _ScheduledTotals:
     """Sum over threads that come and go. Those of the first look count from then on."""
 
     def __init__(self) -> None:

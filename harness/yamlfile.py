@@ -67,7 +67,7 @@ else:
     from yaml import CSafeLoader as SafeLoader
 
 
-class _Loader(SafeLoader):
+class _JsonValuesLoader(SafeLoader):
     """SafeLoader of JSON's values: refuses duplicate keys and what is no number."""
 
     # A date stays the text it is.
@@ -142,7 +142,7 @@ def parse_yaml(text: str, path: str) -> YamlDocument:
 def _parsed(text: str, path: str) -> YamlDocument:
     """Parsing takes long, and a plan's runs share their tuning profile."""
     try:
-        loader = _Loader(text)
+        loader = _JsonValuesLoader(text)
         try:
             node = loader.get_single_node()
             if node is not None:

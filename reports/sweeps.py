@@ -152,7 +152,7 @@ class Sweep:
 
 
 @dataclass(frozen=True)
-class _Part:
+class _LinePoint:
     """One arm of one panel: a point of a line."""
 
     arm: Arm
@@ -169,9 +169,9 @@ def sweeps(panels: Sequence[Panel]) -> list[Sweep]:
         having = [panel for panel in panels if swept not in stated or swept in _stated(panel)]
         for title in dict.fromkeys(panel.engine for panel in having):
             of_engine = [panel for panel in having if panel.engine == title]
-            parts = [part for panel in of_engine for part in _parts(panel, swept)]
-            for quantity in in_order({part.point.quantity for part in parts}):
-                alike = [part for part in parts if part.point.quantity == quantity]
+            line_points = [each for panel in of_engine for each in _line_points(panel, swept)]
+            for quantity in in_order({each.point.quantity for each in line_points}):
+                alike = [each for each in line_points if each.point.quantity == quantity]
                 all_sweeps += _by_place(of_engine[0], swept, alike)
     return all_sweeps
 
@@ -202,14 +202,14 @@ def side_by_side(all_sweeps: Sequence[Sweep]) -> list[list[Sweep]]:
     return list(together.values())
 
 
-def _parts(panel: Panel, swept: Swept) -> Iterator[_Part]:
+def _line_points(panel: Panel, swept: Swept) -> Iterator[_LinePoint]:
     for arm in panel.arms:
         for quantity, point in _points(arm, swept):
             if swept.offered and not _is_main(panel.workload, arm.usable, quantity):
                 continue
             value = _value(arm, swept, quantity)
             if value is not None:
-                yield _Part(arm, value, point, spec_facts(arm.usable[0]))
+                yield _LinePoint(arm, value, point, spec_facts(arm.usable[0]))
 
 
 def _points(arm: Arm, swept: Swept) -> Iterator[tuple[Quantity, Point]]:
@@ -236,43 +236,41 @@ def _value(arm: Arm, swept: Swept, quantity: Quantity) -> float | None:
     return int(100 * share.median + 1e-6) if text is not None and share else None
 
 
-def _by_place(panel: Panel, swept: Swept, parts: Sequence[_Part]) -> Iterator[Sweep]:
-    places = grouped((part.facts.get(swept.place, ""), part) for part in parts)
+def _by_place(panel: Panel, swept: Swept, line_points: Sequence[_LinePoint]) -> Iterator[Sweep]:
+    places = grouped((each.facts.get(swept.place, ""), each) for each in line_points)
     names = [f"params.{name}" for name in workload_info(panel.workload).essential]
     for value in sorted(places):
-        place_parts = places[value]
+        at_place = places[value]
         shared = [fact for fact in names if fact not in (swept.parameter, swept.place)]
-        shared = [f for f in shared if len({part.facts.get(f) for part in parts}) == 1]
-        words = (
-            in_words(f, place_parts[0].facts.get(f)) for f in shared if f in place_parts[0].facts
-        )
+        shared = [f for f in shared if len({each.facts.get(f) for each in line_points}) == 1]
+        words = (in_words(f, at_place[0].facts.get(f)) for f in shared if f in at_place[0].facts)
         yield Sweep(
             panel.engine,
             panel.engine_name,
-            place_parts[0].point,
+            at_place[0].point,
             swept.parameter,
-            tuple(_lines(place_parts, swept.parameter)),
+            tuple(_lines(at_place, swept.parameter)),
             tuple(filter(None, words)),
             (swept.place.removeprefix("params."), value) if swept.place else ("", ""),
             bool(swept.share),
             swept.offered,
-            _x_unit(swept, place_parts),
+            _x_unit(swept, at_place),
         )
 
 
-def _x_unit(swept: Swept, parts: Sequence[_Part]) -> str:
+def _x_unit(swept: Swept, line_points: Sequence[_LinePoint]) -> str:
     if swept.parameter == "memory_limit_bytes":
         return "bytes"
-    number = number_of(parts[0].facts.get(swept.parameter))
+    number = number_of(line_points[0].facts.get(swept.parameter))
     return number[1] if number and not swept.share else ""
 
 
-def _lines(parts: Sequence[_Part], parameter: str) -> Iterator[Line]:
+def _lines(line_points: Sequence[_LinePoint], parameter: str) -> Iterator[Line]:
     """Parts that agree in all but the parameter and what follows from it."""
     names = [parameter, *followers().get(parameter, ())]
-    leaders = leading(names, [part.facts for part in parts])
+    leaders = leading(names, [each.facts for each in line_points])
     free = {name for name in names if name not in leaders[1:]}
-    grouped = _grouped(parts, free)
+    grouped = _grouped(line_points, free)
     sets = [{f: v for f, v in alike[0].facts.items() if f not in free} for alike in grouped]
     said = [name for name in _KNOWN if name != "host_mode" or _mode_follows(grouped)]
     telling = [f for f in by_relevance(differing(sets)) if f.partition(".")[0] not in said]
@@ -282,26 +280,26 @@ def _lines(parts: Sequence[_Part], parameter: str) -> Iterator[Line]:
         yield Line(
             ", ".join([first.name, *filter(None, words)]),
             first.value,
-            tuple(dict.fromkeys(text for part in alike for text in part.arm.emulated)),
-            any(part.arm.unknown for part in alike),
+            tuple(dict.fromkeys(text for each in alike for text in each.arm.emulated)),
+            any(each.arm.unknown for each in alike),
             {
                 f.partition(".")[2]: facts[f]
                 for f in telling
                 if f.startswith("settings.") and f in facts
             },
-            {p.value: p.point.summary for p in sorted(alike, key=lambda part: part.value)},
+            {p.value: p.point.summary for p in sorted(alike, key=lambda each: each.value)},
         )
 
 
-def _mode_follows(grouped: Sequence[Sequence[_Part]]) -> bool:
+def _mode_follows(grouped: Sequence[Sequence[_LinePoint]]) -> bool:
     """Return whether each arm was measured in one host mode only, so that its name says which."""
     modes = {(alike[0].arm.value, alike[0].facts.get("host_mode")) for alike in grouped}
     return len(modes) == len({arm for arm, _ in modes})
 
 
-def _grouped(parts: Sequence[_Part], free: set[str]) -> list[list[_Part]]:
-    by_line: dict[tuple[str, frozenset[tuple[str, str]]], list[_Part]] = {}
-    for part in parts:
-        facts = frozenset((f, v) for f, v in part.facts.items() if f not in free)
-        by_line.setdefault((part.arm.name, facts), []).append(part)
+def _grouped(line_points: Sequence[_LinePoint], free: set[str]) -> list[list[_LinePoint]]:
+    by_line: dict[tuple[str, frozenset[tuple[str, str]]], list[_LinePoint]] = {}
+    for each in line_points:
+        facts = frozenset((f, v) for f, v in each.facts.items() if f not in free)
+        by_line.setdefault((each.arm.name, facts), []).append(each)
     return list(by_line.values())

@@ -163,7 +163,7 @@ class PanelTables:
         )
         rows, missing, marks = [], [], ""
         for quantity, label in zip(quantities, labels, strict=True):
-            values = [_Value.of(arm, quantity, self.kinds[quantity]) for arm in self._panel.arms]
+            values = [_ArmValue.of(arm, quantity, self.kinds[quantity]) for arm in self._panel.arms]
             comparisons = [compared.get((arm.name, quantity)) for arm in others]
             rows.append([label, *columns.cells(values, comparisons)])
             for value in values:
@@ -189,7 +189,7 @@ class PanelTables:
 
 
 @dataclass(frozen=True)
-class _Value:
+class _ArmValue:
     """One quantity on one arm. ``limit``: the time limit that runs reached instead."""
 
     arm: Arm
@@ -201,7 +201,7 @@ class _Value:
     marks: str
 
     @classmethod
-    def of(cls, arm: Arm, quantity: Quantity, kind: Point) -> _Value:
+    def of(cls, arm: Arm, quantity: Quantity, kind: Point) -> _ArmValue:
         point, limit = arm.points.get(quantity), arm.limits(quantity.name).get(quantity)
         ready_made = point is not None and point.ready_made
         return cls(
@@ -268,7 +268,7 @@ class _Columns:
             return [*head, ratio, "interval", *more]
         return [*head, *(f"{arm.marked_name}, {ratio}" for arm in self.compared)]
 
-    def cells(self, values: Sequence[_Value], rows: Sequence[Row | None]) -> Iterator[Cell]:
+    def cells(self, values: Sequence[_ArmValue], rows: Sequence[Row | None]) -> Iterator[Cell]:
         """Yield the cells after the name; ``rows``: the comparisons with the baseline."""
         with_range = not self.work and len(values) <= _MOST_RANGES
         yield from (value.text(with_range) for value in values)
@@ -281,7 +281,7 @@ class _Columns:
         else:
             yield from map(self._in_a_cell, rows)
 
-    def _in_columns(self, row: Row | None, values: Sequence[_Value]) -> Iterator[Cell]:
+    def _in_columns(self, row: Row | None, values: Sequence[_ArmValue]) -> Iterator[Cell]:
         if row is None or row.estimate is None or row.decision is None:
             yield from [""] * (3 if self.verdict else 2)
             said = {value.note for value in values}

@@ -257,7 +257,7 @@ def translate_mariadb(text: str, duration_ns: int) -> ExecutedPlan:
 
 
 @dataclass
-class _Node:
+class _PlanNode:
     """An operator whose times, in ms, are being attributed."""
 
     kind: OperatorKind
@@ -269,9 +269,9 @@ class _Node:
     index: IndexKind = ""
     #: A sort's time, including or excluding its inputs.
     sort_ms: float = 0.0
-    children: list[_Node] = field(default_factory=list)
+    children: list[_PlanNode] = field(default_factory=list)
 
-    def walk(self) -> Iterator[_Node]:
+    def walk(self) -> Iterator[_PlanNode]:
         for child in self.children:
             yield from child.walk()
         yield self
@@ -289,7 +289,7 @@ class _Node:
         )
 
 
-def _divide(root: _Node, total_ms: float) -> None:
+def _divide(root: _PlanNode, total_ms: float) -> None:
     """Attribute sorts their own time and the root the remaining time."""
     left = max(0.0, total_ms - sum(node.own_ms for node in root.walk()))
     for node in root.walk():
@@ -302,9 +302,9 @@ def _divide(root: _Node, total_ms: float) -> None:
     root.own_ms += left
 
 
-def _inputs(holder: Mapping[str, Any]) -> list[_Node]:
+def _inputs(holder: Mapping[str, Any]) -> list[_PlanNode]:
     """The operators directly below; other keys are searched recursively."""
-    nodes: list[_Node] = []
+    nodes: list[_PlanNode] = []
     for key, value in holder.items():
         for item in value if isinstance(value, list) else [value]:
             if not isinstance(item, dict):
@@ -317,15 +317,15 @@ def _inputs(holder: Mapping[str, Any]) -> list[_Node]:
                 nodes += _inputs(item)
         if key == "nested_loop" and len(value) > 1:
             joined = nodes[-len(value) :]
-            nodes[-len(value) :] = [_Node(*_NAMED[key], children=joined)]
+            nodes[-len(value) :] = [_PlanNode(*_NAMED[key], children=joined)]
     return nodes
 
 
-def _node(key: str, holder: Mapping[str, Any]) -> _Node:
+def _node(key: str, holder: Mapping[str, Any]) -> _PlanNode:
     kind, name = _NAMED[key]
     if "select_id" in holder:
         name = f"{name} {holder['select_id']}"
-    node = _Node(kind, name, children=_inputs(holder))
+    node = _PlanNode(kind, name, children=_inputs(holder))
     if kind == "sort":
         node.sort_ms = float(holder.get("r_total_time_ms") or 0)
         node.rows = round(float(holder.get("r_output_rows") or 0))
@@ -334,7 +334,7 @@ def _node(key: str, holder: Mapping[str, Any]) -> _Node:
     return node
 
 
-def _table(table: Mapping[str, Any]) -> _Node:
+def _table(table: Mapping[str, Any]) -> _PlanNode:
     """The work on a table's rows, above the reading of the table."""
     name = str(table.get("table_name", "no table"))
     access = str(table.get("access_type", ""))
@@ -344,7 +344,7 @@ def _table(table: Mapping[str, Any]) -> _Node:
         access += f" using {key}"
     rows = round(float(table.get("r_rows") or 0) * loops)
     derived = name.startswith("<")
-    reading = _Node(
+    reading = _PlanNode(
         "other" if derived else "scan",
         f"{access} on {name}" if derived else access,
         own_ms=float(table.get("r_table_time_ms") or 0),
@@ -355,7 +355,7 @@ def _table(table: Mapping[str, Any]) -> _Node:
         children=_inputs(table),
     )
     filtered = float(table.get("r_filtered") or 0) / 100
-    return _Node(
+    return _PlanNode(
         "other",
         f"rows of {name}",
         own_ms=float(table.get("r_other_time_ms") or 0),

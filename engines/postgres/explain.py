@@ -99,7 +99,7 @@ def _outside(root_ns: float, extra: dict[str, Any], duration_ns: int) -> dict[st
 
 
 @dataclass
-class _Node:
+class _PlanNode:
     """A plan node whose times, in ns of wall time, are being attributed.
 
     ``deferred``: an InitPlan or CTE, which runs where its result is first needed. ``texts``: of
@@ -119,19 +119,19 @@ class _Node:
     texts: tuple[str, ...]
     total_ns: float
     own_ns: float
-    children: list[_Node] = field(default_factory=list)
+    children: list[_PlanNode] = field(default_factory=list)
 
-    def walk(self) -> Iterator[_Node]:
+    def walk(self) -> Iterator[_PlanNode]:
         yield self
         for child in self.children:
             yield from child.walk()
 
 
-def _node(plan: dict[str, Any], processes: float) -> _Node:
+def _node(plan: dict[str, Any], processes: float) -> _PlanNode:
     """``processes``: number of processes that ran this node in parallel."""
     loops = float(plan.get("Actual Loops", 0))
     total = plan.get("Actual Total Time", 0.0) * loops * _NS_PER_MS / processes
-    node = _Node(
+    node = _PlanNode(
         kind=plan["Node Type"],
         name=_name(plan),
         subplan=str(plan.get("Subplan Name", "")),
@@ -160,7 +160,7 @@ def _node(plan: dict[str, Any], processes: float) -> _Node:
     return node
 
 
-def _processes_below(node: _Node, below: dict[str, Any], processes: float) -> float:
+def _processes_below(node: _PlanNode, below: dict[str, Any], processes: float) -> float:
     if below.get("Parent Relationship") == "InitPlan":
         return 1.0
     if not node.kind.startswith("Gather"):
@@ -168,7 +168,7 @@ def _processes_below(node: _Node, below: dict[str, Any], processes: float) -> fl
     return max(1.0, float(below.get("Actual Loops", 0)) / max(1.0, node.loops))
 
 
-def _take_deferred(root: _Node) -> None:
+def _take_deferred(root: _PlanNode) -> None:
     """Subtract each InitPlan's time from the operators inside which it ran."""
     for owner in root.walk():
         for child in owner.children:
@@ -181,7 +181,7 @@ def _take_deferred(root: _Node) -> None:
                 left -= taken
 
 
-def _consumers(root: _Node, deferred: _Node) -> list[_Node]:
+def _consumers(root: _PlanNode, deferred: _PlanNode) -> list[_PlanNode]:
     """Nodes in which the result of an InitPlan or CTE is used, outermost Gather first.
 
     A Gather evaluates the parameters its workers need before it starts them.
@@ -199,13 +199,13 @@ def _consumers(root: _Node, deferred: _Node) -> list[_Node]:
     return gathers or users
 
 
-def _names(node: _Node, output: str) -> bool:
+def _names(node: _PlanNode, output: str) -> bool:
     """Return whether an expression of the node itself mentions ``$0`` or ``(InitPlan 1)``."""
     pattern = re.compile(re.escape(output.rstrip(")")) + r"(?!\d)")
     return any(map(pattern.search, node.texts))
 
 
-def _operator(node: _Node) -> Operator:
+def _operator(node: _PlanNode) -> Operator:
     return Operator(
         kind=_kind(node.kind),
         name=node.name,
@@ -242,7 +242,7 @@ def _name(plan: dict[str, Any]) -> str:
     return " ".join(parts) + (f" ({', '.join(details)})" if details else "")
 
 
-def _io(root: _Node) -> dict[str, int]:
+def _io(root: _PlanNode) -> dict[str, int]:
     """Read requests of all scans that read ahead, and those that a scan waited for.
 
     Each scan counts its own, its workers' included. Empty where the release counts none.

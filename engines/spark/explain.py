@@ -55,20 +55,20 @@ _BYTES = {"spill size": "spilled_bytes", "shuffle bytes written": "shuffle_writt
 
 
 @dataclass
-class _Node:
+class _PlanNode:
     """An operator as it is put together. ``busy_ns``: of it and what it pulls in its task."""
 
     kind: OperatorKind
     name: str
     rows: int
     relation: str | None
-    children: list[_Node]
+    children: list[_PlanNode]
     loop: bool
     own_ns: int = 0
     busy_ns: int = 0
     metrics: Mapping[str, int] = field(default_factory=dict)
 
-    def walk(self) -> Iterator[_Node]:
+    def walk(self) -> Iterator[_PlanNode]:
         yield self
         for child in self.children:
             yield from child.walk()
@@ -105,7 +105,7 @@ def translate(answer: Mapping[str, Any]) -> ExecutedPlan:
     )
 
 
-def _node(operator: Mapping[str, Any], seen: set[int]) -> _Node:
+def _node(operator: Mapping[str, Any], seen: set[int]) -> _PlanNode:
     """``seen``: metrics that another operator has, whose result this one uses again."""
     name = str(operator["name"])
     if any(word in name for word in _WRAPPERS) and len(operator["children"]) == 1:
@@ -126,7 +126,7 @@ def _node(operator: Mapping[str, Any], seen: set[int]) -> _Node:
     rows = next((metrics[m] for m in _ROWS if m in metrics), None)
     if rows is None:
         rows = max((child.rows for child in children), default=0)
-    node = _Node(
+    node = _PlanNode(
         kind=_kind(name),
         name=name.split(" (", maxsplit=1)[0] if name.startswith(_LOOP) else name,
         rows=rows,
@@ -145,14 +145,14 @@ def _node(operator: Mapping[str, Any], seen: set[int]) -> _Node:
     return node
 
 
-def _owner(loop: _Node) -> _Node:
+def _owner(loop: _PlanNode) -> _PlanNode:
     """Return the operator whose time the loop's is."""
     members = list(_members(loop.children))
     heavy = [member for member in members if member.kind in ("join", "aggregate")]
     return heavy[0] if len({member.kind for member in heavy}) == 1 else loop
 
 
-def _members(nodes: Sequence[_Node]) -> Iterator[_Node]:
+def _members(nodes: Sequence[_PlanNode]) -> Iterator[_PlanNode]:
     """Return the operators of a loop: those down to other loops and to exchanges."""
     for node in nodes:
         if not node.loop and not node.name.endswith(_EXCHANGES):

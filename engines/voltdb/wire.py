@@ -117,7 +117,7 @@ class Connection:
         )
         self._send(body)
         while True:
-            message = _Reader(self._message())
+            message = _MessageReader(self._message())
             message.skip(1)
             if message.integer(8) == self._handle:
                 return _answer(message)
@@ -130,7 +130,7 @@ class Connection:
         head = struct.pack(">bb", _LOGIN_VERSION, _SHA256)
         self._send(head + _string("database") + _string(user) + password_digest(password))
         try:
-            message = _Reader(self._message())
+            message = _MessageReader(self._message())
         except NoAnswer as error:
             raise WireError(str(error)) from error
         message.skip(1)
@@ -168,7 +168,7 @@ class Connection:
             self._read += received
 
 
-class _Reader:
+class _MessageReader:
     """Reads a message field by field; WireError after its end."""
 
     def __init__(self, message: bytes) -> None:
@@ -191,7 +191,7 @@ class _Reader:
         return None if length < 0 else self.take(length).decode(errors="replace")
 
 
-def _answer(message: _Reader) -> CallResult:
+def _answer(message: _MessageReader) -> CallResult:
     fields, status = message.integer(1), message.integer(1)
     words = message.text() if fields & _STATUS else None
     message.skip(1)  # the application's status as a number
@@ -207,7 +207,7 @@ def _answer(message: _Reader) -> CallResult:
     return CallResult(error, tables)
 
 
-def _table(message: _Reader) -> ResultTable:
+def _table(message: _MessageReader) -> ResultTable:
     message.skip(4 + 4 + 1)  # lengths of the table and of its head, the status
     count = message.integer(2)
     types = [message.integer(1) for _ in range(count)]
@@ -220,32 +220,32 @@ def _table(message: _Reader) -> ResultTable:
     return ResultTable(names, rows)
 
 
-def _whole(length: int) -> Callable[[_Reader], Scalar]:
+def _whole(length: int) -> Callable[[_MessageReader], Scalar]:
     null = -(1 << 8 * length - 1)
 
-    def read(message: _Reader) -> Scalar:
+    def read(message: _MessageReader) -> Scalar:
         number = message.integer(length)
         return None if number == null else number
 
     return read
 
 
-def _decimal(message: _Reader) -> Scalar:
+def _decimal(message: _MessageReader) -> Scalar:
     number = message.integer(16)
     return None if number == _NO_DECIMAL else number * _DECIMAL_UNIT
 
 
-def _float(message: _Reader) -> Scalar:
+def _float(message: _MessageReader) -> Scalar:
     number: float = struct.unpack(">d", message.take(8))[0]
     return None if number <= _NO_FLOAT else number
 
 
-def _text(message: _Reader) -> Scalar:
+def _text(message: _MessageReader) -> Scalar:
     return message.text()
 
 
 #: By type; timestamps are microseconds since 1970.
-_READERS: dict[int, Callable[[_Reader], Scalar]] = {
+_READERS: dict[int, Callable[[_MessageReader], Scalar]] = {
     _TINYINT: _whole(1),
     4: _whole(2),
     _INTEGER: _whole(4),

@@ -40,7 +40,7 @@ _US = 1_000_000
 
 
 @dataclass
-class _Entry:
+class _LogEntry:
     """An entry of the slow log. ``body``: the lines after its comments."""
 
     place: str
@@ -53,7 +53,7 @@ class _Entry:
 
 
 @dataclass
-class _Session:
+class _LogSession:
     """``new``: it was seen to connect."""
 
     user: str = ""
@@ -76,7 +76,7 @@ class MySqlLog:
         self._database = ""
         #: Of the sessions before and after a restart of the server, which have the same numbers.
         self._start = 0
-        self._sessions: dict[str, _Session] = {}
+        self._sessions: dict[str, _LogSession] = {}
         self._same_second: list[OwnedStatement] = []
         self._second_us = 0
         self._files = by_time(files, _time_of, "slow log", losses)
@@ -109,17 +109,17 @@ class MySqlLog:
     # The slow log --------------------------------------------------------------
 
     def _slow_log(self, lines: Iterator[tuple[str, str]]) -> Iterator[OwnedStatement]:
-        entry = _Entry("")
+        entry = _LogEntry("")
         time_us: int | None = None
         for place, line in lines:
             if (match := _TIME.match(line)) is not None:
                 yield from self._slow(entry)
                 time_us = _moment(match[1])
-                entry = _Entry(place, time_us)
+                entry = _LogEntry(place, time_us)
             elif (match := _USER.match(line)) is not None:
                 if not entry.place or entry.user:
                     yield from self._slow(entry)
-                    entry = _Entry(place, time_us)
+                    entry = _LogEntry(place, time_us)
                 entry.user, entry.thread = match["user"].strip(), match["id"] or ""
             elif not entry.body and line.startswith("# ") and "administrator command" not in line:
                 if (match := _THREAD.match(line)) is not None:
@@ -129,7 +129,7 @@ class MySqlLog:
                 entry.body.append(line)
         yield from self._slow(entry)
 
-    def _slow(self, entry: _Entry) -> Iterator[OwnedStatement]:
+    def _slow(self, entry: _LogEntry) -> Iterator[OwnedStatement]:
         if not entry.place:
             return
         body, stamp_us = entry.body, None
@@ -148,7 +148,7 @@ class MySqlLog:
             return
         if entry.schema:
             self._database = entry.schema
-        session = self._sessions.setdefault(session_id, _Session())
+        session = self._sessions.setdefault(session_id, _LogSession())
         session.user, session.database = entry.user, self._database
         took_us = round(float(entry.fields["Query_time"]) * _US)
         errno = entry.fields.get("Errno")
@@ -185,7 +185,7 @@ class MySqlLog:
     ) -> Iterator[OwnedStatement]:
         session_id, command = f"{self._start}-{line['id']}", line["command"]
         sql = "\n".join(texts).strip()
-        session = self._sessions.setdefault(session_id, _Session())
+        session = self._sessions.setdefault(session_id, _LogSession())
         self.errors_known = False
         if command == "Connect":
             if connected := _CONNECTED.match(sql):
@@ -208,7 +208,7 @@ class MySqlLog:
     # Both ----------------------------------------------------------------------
 
     def _made(
-        self, session: _Session, statement: RecordedStatement, time_us: int
+        self, session: _LogSession, statement: RecordedStatement, time_us: int
     ) -> Iterator[OwnedStatement]:
         if session.user in _SYSTEM_USERS:
             self._losses.add("sessions of the server itself", statement.place)

@@ -50,7 +50,7 @@ _PLACEHOLDER = re.compile(r"\$\d")
 csv.field_size_limit(1 << 28)
 
 
-class _Row(msgspec.Struct):
+class _LogRow(msgspec.Struct):
     """A line of the log; jsonlog leaves out what is empty."""
 
     timestamp: str
@@ -69,7 +69,7 @@ class _Row(msgspec.Struct):
 
 
 @dataclass
-class _Session:
+class _LogSession:
     """``step_us``: begin of the steps before the next execution. ``bound``: text and values of the
     last bind step. ``pending``: a statement whose duration may follow.
     """
@@ -85,7 +85,7 @@ class PostgresLog:
 
     def __init__(self, files: Sequence[Path], losses: Losses) -> None:
         self._losses = losses
-        self._sessions: dict[str, _Session] = {}
+        self._sessions: dict[str, _LogSession] = {}
         self._zone = ""
         self._zone_offset = timedelta()
         self._first_us: int | None = None
@@ -117,7 +117,7 @@ class PostgresLog:
     def _time_of(self, line: bytes) -> tuple[str, int] | None:
         if line.startswith(b"{"):
             try:
-                return "jsonlog", self._us(msgspec.json.decode(line, type=_Row).timestamp, "")
+                return "jsonlog", self._us(msgspec.json.decode(line, type=_LogRow).timestamp, "")
             except msgspec.DecodeError:
                 return None
         match = _BEGINS_CSV.match(line)
@@ -125,15 +125,15 @@ class PostgresLog:
 
     # Lines ---------------------------------------------------------------------
 
-    def _rows(self, path: Path, stream: BinaryIO) -> Iterator[tuple[str, _Row]]:
+    def _rows(self, path: Path, stream: BinaryIO) -> Iterator[tuple[str, _LogRow]]:
         first = stream.readline()
         if first.startswith(b"{"):
             yield from self._json_rows(path, _chained(first, stream))
         else:
             yield from self._csv_rows(path, _chained(first, stream))
 
-    def _json_rows(self, path: Path, lines: Iterable[bytes]) -> Iterator[tuple[str, _Row]]:
-        decode = msgspec.json.Decoder(_Row).decode
+    def _json_rows(self, path: Path, lines: Iterable[bytes]) -> Iterator[tuple[str, _LogRow]]:
+        decode = msgspec.json.Decoder(_LogRow).decode
         for number, line in enumerate(lines, 1):
             place = f"{path.name}:{number}"
             try:
@@ -142,7 +142,7 @@ class PostgresLog:
                 if line.strip():
                     self._losses.add("lines that are cut off", place)
 
-    def _csv_rows(self, path: Path, lines: Iterable[bytes]) -> Iterator[tuple[str, _Row]]:
+    def _csv_rows(self, path: Path, lines: Iterable[bytes]) -> Iterator[tuple[str, _LogRow]]:
         record, begin, quotes = b"", 1, 0
         for number, line in enumerate(lines, 1):
             if record and _BEGINS_CSV.match(line) and not _closes(record, quotes):
@@ -158,14 +158,14 @@ class PostgresLog:
         if record:
             self._losses.add("lines that are cut off", f"{path.name}:{begin}")
 
-    def _csv_row(self, place: str, record: bytes) -> Iterator[tuple[str, _Row]]:
+    def _csv_row(self, place: str, record: bytes) -> Iterator[tuple[str, _LogRow]]:
         text = record.decode("utf-8", errors="replace")
         fields = next(csv.reader([text], strict=False), [])
         if len(fields) < _FEWEST_COLUMNS or not _BEGINS_CSV.match(record):
             self._losses.add("lines that are cut off", place)
             return
         values = dict(zip(_COLUMNS, fields, strict=False))
-        yield place, _Row(**{name: values.get(name, "") for name in _Row.__struct_fields__})
+        yield place, _LogRow(**{name: values.get(name, "") for name in _LogRow.__struct_fields__})
 
     def _us(self, text: str, place: str) -> int:
         match = _TIME.match(text)
@@ -197,8 +197,8 @@ class PostgresLog:
 
     # Statements ----------------------------------------------------------------
 
-    def _read(self, row: _Row, time_us: int, place: str) -> Iterator[RecordedStatement]:
-        session = self._sessions.setdefault(row.session_id, _Session())
+    def _read(self, row: _LogRow, time_us: int, place: str) -> Iterator[RecordedStatement]:
+        session = self._sessions.setdefault(row.session_id, _LogSession())
         if row.error_severity in ("ERROR", "FATAL"):
             yield from self._failed(session, row, time_us, place)
             return
@@ -215,7 +215,7 @@ class PostgresLog:
             self._losses.add("calls of functions without SQL (fastpath)", place)
 
     def _step(
-        self, session: _Session, row: _Row, match: re.Match[str], time_us: int, place: str
+        self, session: _LogSession, row: _LogRow, match: re.Match[str], time_us: int, place: str
     ) -> Iterator[RecordedStatement]:
         took_us = None if match["ms"] is None else round(float(match["ms"]) * 1000)
         began_us = time_us - (took_us or 0)
@@ -252,14 +252,16 @@ class PostgresLog:
         if took_us is not None:
             yield from _flushed(session)
 
-    def _statement(self, session: _Session, row: _Row, sql: str, place: str) -> RecordedStatement:
+    def _statement(
+        self, session: _LogSession, row: _LogRow, sql: str, place: str
+    ) -> RecordedStatement:
         new = bool(row.session_start) and self._us(row.session_start, place) >= (
             (self._first_us or 0) - 1_000_000
         )
         return RecordedStatement(row.session_id, 0, -1, sql, place, row.vxid, new)
 
     def _named(
-        self, session: _Session, row: _Row, statement: RecordedStatement
+        self, session: _LogSession, row: _LogRow, statement: RecordedStatement
     ) -> Iterator[RecordedStatement]:
         """Yield the PREPARE of a statement that was prepared before the record."""
         if statement.values is not None:
@@ -278,7 +280,7 @@ class PostgresLog:
                 yield before
 
     def _failed(
-        self, session: _Session, row: _Row, time_us: int, place: str
+        self, session: _LogSession, row: _LogRow, time_us: int, place: str
     ) -> Iterator[RecordedStatement]:
         pending = session.pending
         if pending is not None and (not row.statement or pending.sql == row.statement):
@@ -303,7 +305,7 @@ class PostgresLog:
         yield statement
 
 
-def _flushed(session: _Session) -> Iterator[RecordedStatement]:
+def _flushed(session: _LogSession) -> Iterator[RecordedStatement]:
     if session.pending is not None:
         yield session.pending
         session.pending = None

@@ -24,7 +24,7 @@ from harness.units import format_ns
 _TABLES, _LOAD, WEIGHTS = "tables.sql", "load", "weights.csv"
 
 
-class _Server(Protocol):
+class _ServerDatabase(Protocol):
     """A database of a server. ``counter``: what counts statements there, and how to have it."""
 
     database: str
@@ -66,7 +66,7 @@ def capture_server(
     up to the dump. ``share``: of the rows, with those that they refer to; None: all rows.
     """
     progress = progress or SilentProgress()
-    server: _Server = MySqlServer(dsn) if dialect == "mysql" else PostgresServer(dsn)
+    server: _ServerDatabase = MySqlServer(dsn) if dialect == "mysql" else PostgresServer(dsn)
     rows = Path(_LOAD, f"{server.database}.sql")
     for path in (folder / _TABLES, folder / rows):
         if path.exists():

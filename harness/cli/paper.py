@@ -24,7 +24,7 @@ from harness.models.score import ScoreStore
 from harness.paper.catalogue import Paper, find_paper
 from harness.paper.plan import (
     ENOUGH,
-    Chosen,
+    ChosenCells,
     Figure,
     FigureCell,
     PaperRequest,
@@ -179,7 +179,7 @@ def _reasons(view: FigureView) -> str:
 
 
 def _print_plan(
-    paper: Paper, figures: Sequence[Figure], chosen: Chosen, times: Estimator, json_: bool
+    paper: Paper, figures: Sequence[Figure], chosen: ChosenCells, times: Estimator, json_: bool
 ) -> None:
     """The cells of each figure in numbers; as JSON first those to run, in their order."""
     rows = [_row(figures, cell, times, _TO_RUN) for cell in chosen.cells]

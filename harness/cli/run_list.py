@@ -11,7 +11,7 @@ from harness.cli import show
 from harness.cli.common import print_json, set_params
 from harness.execution.environment import Environment
 from harness.execution.resolved_run import ResolvedRun
-from harness.execution.run_list import Refusal
+from harness.execution.run_list import RefusedRuns
 from harness.execution.run_time import Estimator, least_ns
 from harness.experiment.study import StopRule
 from harness.store.calibrations import CalibrationStore, latest_of
@@ -33,7 +33,7 @@ def print_run_list(
     json_: bool,
     rule: StopRule | None = None,
     looks: int = 1,
-    refused: Sequence[Refusal] = (),
+    refused: Sequence[RefusedRuns] = (),
     repeated: bool = True,
 ) -> None:
     """Print the runs of a plan and their estimates; ``earlier``: runs to estimate from.

@@ -214,7 +214,7 @@ def stderr_as_progress(argv: Sequence[str]) -> list[str]:
     return ["/bin/sh", "-c", 'exec "$@" 2>&3 3>&-', "sh", *argv]
 
 
-class _Listener(ClientProgram):
+class _RunningJob(ClientProgram):
     """A running program of a job, and what it printed."""
 
     def __init__(self, job: ClientJob, silence_s: float, task: Task, *program: Any) -> None:
@@ -230,7 +230,7 @@ class _Listener(ClientProgram):
     def started(
         cls, clients: Clients, job: ClientJob, folder: Path, argv: Sequence[str], silence_s: float,
         task: Task,
-    ) -> Iterator[_Listener]:  # fmt: skip
+    ) -> Iterator[_RunningJob]:  # fmt: skip
         """Start the program; at the end it is gone."""
         env = {name: text.replace("FOLDER", str(folder)) for name, text in job.environment.items()}
         process = clients.start_driver(
@@ -323,7 +323,7 @@ def run(
     """Run a program that loads data to its end; RunFailed with its last lines."""
     with (
         progress.task(title, None, "s") as task,
-        _Listener.started(clients, job, folder, argv, limit_s("load"), task) as program,
+        _RunningJob.started(clients, job, folder, argv, limit_s("load"), task) as program,
     ):
         program.until_end(math.inf)
 
@@ -348,7 +348,7 @@ def measured(
     silence_s = limit_s("measure")
     with (
         progress.task("ramp-up", load.ramp_up_ns / 1e9, "s") as task,
-        _Listener.started(clients, job, folder, argv, silence_s, task) as program,
+        _RunningJob.started(clients, job, folder, argv, silence_s, task) as program,
     ):
         begin_ns = program.until(program.until_line(begins))
         drives.on_measuring()

@@ -99,9 +99,9 @@ def one_at_a_time(
     ``hold`` passes its descriptors to. Yields warnings. RunFailed where a lock file is not one.
     """
     places = places or Places.of_host()
-    users = _File(_shared_file(places.shared), _MODE, hold)
+    users = _LockFile(_shared_file(places.shared), _MODE, hold)
     if os.geteuid() == 0 and places.root is not None:
-        root = _File(places.root / _NAME, _ROOT_MODE, hold)
+        root = _LockFile(places.root / _NAME, _ROOT_MODE, hold)
         with root.locked(progress), users.locked(progress, _of_another) as is_held:
             yield [] if is_held else [_held_by_user(users)]
         return
@@ -166,7 +166,7 @@ def _ancestors(pid: int) -> Iterator[int]:
         yield pid
 
 
-def _held_by_user(users: _File) -> RunWarning:
+def _held_by_user(users: _LockFile) -> RunWarning:
     return RunWarning(
         "host-lock-held",
         "another user's harness may measure at the same time",
@@ -182,7 +182,7 @@ def _of_another(pid: int | None) -> bool:
 
 
 @dataclass
-class _File:
+class _LockFile:
     """A lock file. ``hold``: receives the descriptor with the lock."""
 
     path: Path

@@ -45,7 +45,7 @@ def why_refused(error: BaseException) -> str:
 
 
 @dataclass(frozen=True)
-class Refusal:
+class RefusedRuns:
     """Runs of a plan that cannot be made here for the same reason. ``names``: engines and arms."""
 
     names: tuple[str, ...]
@@ -64,7 +64,7 @@ class CheckedRuns:
 
     plan: Plan
     by_series: Mapping[str, ResolvedRun]
-    refused: tuple[Refusal, ...] = ()
+    refused: tuple[RefusedRuns, ...] = ()
 
     def of(self, plan: Plan) -> list[ResolvedRun]:
         """Return the checked runs of a plan with the same series."""
@@ -110,7 +110,7 @@ def _none_possible(plan: Plan, errors: Sequence[UsageError]) -> UsageError:
     return UsageError(f"all runs of {plan.name}", "; ".join(texts), " · ".join(filter(None, hints)))
 
 
-def _refusals(plan: Plan, errors: Mapping[str, UsageError]) -> Iterator[Refusal]:
+def _refusals(plan: Plan, errors: Mapping[str, UsageError]) -> Iterator[RefusedRuns]:
     """Yield a refusal for each reason; an engine without any possible run stands for its arms."""
     specs = [spec for spec in plan.runs if spec.series() in errors]
     by_reason = grouped(((str(error := errors[s.series()]), error.hint), s) for s in specs)
@@ -122,7 +122,7 @@ def _refusals(plan: Plan, errors: Mapping[str, UsageError]) -> Iterator[Refusal]
             for s in of_reason
         )
         why = why_refused(errors[of_reason[0].series()])
-        yield Refusal(tuple(dict.fromkeys(names)), len(of_reason), why, hint)
+        yield RefusedRuns(tuple(dict.fromkeys(names)), len(of_reason), why, hint)
 
 
 def plan_steps(

@@ -396,7 +396,7 @@ def _configuration(position: int, entry: Mapping[str, Any]) -> dict[_Key, tuple[
 
 
 @dataclass(frozen=True)
-class _Point:
+class _RunValues:
     """One run's values, and the places of the axes' values in the file."""
 
     workload: str
@@ -424,7 +424,7 @@ def _point(
     document: YamlDocument,
     profile: Mapping[str, Any],
     choice: Mapping[_Key, tuple[Any, Where]],
-) -> _Point:
+) -> _RunValues:
     """Fixed values and one choice of the axes, expressions of ``size`` evaluated."""
     values: dict[str, Any] = copy.deepcopy(dict(profile.get("fixed", {})))
     for path, (value, _) in choice.items():
@@ -433,7 +433,7 @@ def _point(
             inner = inner.setdefault(key, {})
         inner[path[-1]] = value
     chosen = {path: where for path, (_, where) in choice.items()}
-    point = _Point(profile["workload"], values, chosen)
+    point = _RunValues(profile["workload"], values, chosen)
     variables = {"size": float(profile["size"])} if "size" in profile else {}
 
     def number(value: Any, where: Where) -> Any:
@@ -449,7 +449,7 @@ def _point(
     return point
 
 
-def _spec(document: YamlDocument, point: _Point, parameters: type[Parameters]) -> RunSpec:
+def _spec(document: YamlDocument, point: _RunValues, parameters: type[Parameters]) -> RunSpec:
     values = point.values
     engine = values.get("engine")
     if engine is None:
@@ -520,7 +520,7 @@ _PARSED: Mapping[str, Callable[[Any], Any]] = {
 }
 
 
-def _params(document: YamlDocument, point: _Point, parameters: type[Parameters]) -> Parameters:
+def _params(document: YamlDocument, point: _RunValues, parameters: type[Parameters]) -> Parameters:
     """The workload's parameters, checked; an error names the line of the wrong one."""
     where: Where = ("fixed", "params")
     try:

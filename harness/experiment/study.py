@@ -15,7 +15,7 @@ from typing import ClassVar
 from harness.errors import UsageError
 from harness.execution.environment import Environment
 from harness.execution.resolved_run import ResolvedRun
-from harness.execution.run_list import Refusal, Retries, prepare_data, run_batch, stop_for_mode
+from harness.execution.run_list import RefusedRuns, Retries, prepare_data, run_batch, stop_for_mode
 from harness.execution.run_time import Budget, Estimator
 from harness.execution.schedule import Schedule
 from harness.experiment.profile import Plan
@@ -122,7 +122,7 @@ class Study:
     around: Callable[[Plan, Sequence[ResolvedRun]], AbstractContextManager[None]] = (
         lambda plan, steps: nullcontext()
     )
-    refused: Sequence[Refusal] = ()
+    refused: Sequence[RefusedRuns] = ()
 
 
 def drive(batches: Batches, make: Callable[[Batch], Sequence[StoredRun]]) -> str:

@@ -51,7 +51,7 @@ def parse_target(text: str, parameter: str) -> LatencyTarget:
 
 
 @dataclass
-class _Arm:
+class _ArmSearch:
     """The search on an arm. ``position``: of its run among those of the plan."""
 
     position: int
@@ -86,7 +86,7 @@ class TargetSearch(StopRule):
         say: Callable[[str], None],
     ) -> Batches:
         """Yield the first windows, then a window of each arm that has no answer yet."""
-        arms = [_Arm(position) for position in range(len(steps))]
+        arms = [_ArmSearch(position) for position in range(len(steps))]
         yield from self._measure(plan, dict(zip(range(len(arms)), steps, strict=True)), arms)
         while True:
             loads = {
@@ -106,7 +106,7 @@ class TargetSearch(StopRule):
                 say(f"next: {', '.join(new)}")
             yield from self._measure(plan, chosen, arms)
 
-    def _next(self, arm: _Arm) -> float | None:
+    def _next(self, arm: _ArmSearch) -> float | None:
         if arm.runs >= MOST_WINDOWS or arm.start is None:
             return None
         limit_ns = float(self.target.limit_ns)
@@ -116,14 +116,14 @@ class TargetSearch(StopRule):
             search = Search(arm.windows, limit_ns, arm.start, arm.start / _START * _LEAST)
         return search.next_load()
 
-    def _spec(self, arm: _Arm, load: float) -> RunSpec:
+    def _spec(self, arm: _ArmSearch, load: float) -> RunSpec:
         """Return the arm's run at a load; a repeated window is another block."""
         spec = self.at(load).runs[arm.position]
         block = sum(window.load == load for window in arm.windows)
         return msgspec.structs.replace(spec, block=block)
 
     def _measure(
-        self, plan: Plan, chosen: Mapping[int, ResolvedRun], arms: Sequence[_Arm]
+        self, plan: Plan, chosen: Mapping[int, ResolvedRun], arms: Sequence[_ArmSearch]
     ) -> Generator[Batch, Sequence[StoredRun], None]:
         """Measure a window on each of these arms, and note the results."""
         runs = yield Batch(plan, list(chosen.values()))
@@ -131,7 +131,7 @@ class TargetSearch(StopRule):
         for at, step in chosen.items():
             self._note(arms[at], last.get(step.spec.hash()))
 
-    def _note(self, arm: _Arm, run: StoredRun | None) -> None:
+    def _note(self, arm: _ArmSearch, run: StoredRun | None) -> None:
         from reports.load_target import window_of
 
         arm.runs += 1

@@ -40,7 +40,7 @@ class TrafficEvent:
 
 
 @dataclass(frozen=True)
-class _Rule:
+class _PmuRule:
     """Counters of PMUs with a name: by names of the kernel's, or by terms of the vendor's."""
 
     pmu: re.Pattern[str]
@@ -50,7 +50,7 @@ class _Rule:
 
 _SERVER = re.compile(r"uncore_imc_\d+")
 _RULES = (
-    _Rule(
+    _PmuRule(
         _SERVER,
         {
             "dram_read_bytes": ("cas_count_read", "cas_count_read_sch0", "cas_count_read_sch1"),
@@ -58,7 +58,7 @@ _RULES = (
         },
         {},
     ),
-    _Rule(
+    _PmuRule(
         re.compile(r"uncore_imc|uncore_imc_free_running(_\d+)?"),
         {
             "dram_read_bytes": ("data_reads", "data_read"),
@@ -66,7 +66,7 @@ _RULES = (
         },
         {},
     ),
-    _Rule(
+    _PmuRule(
         re.compile(r"amd_umc_\d+"),
         {},
         {
@@ -89,8 +89,8 @@ _CXL_EVENTS = {
 #: Of processors' CXL ports, by Intel's event lists: UNC_CXLCM_RxC_PACK_BUF_INSERTS.MEM_DATA and
 #: UNC_CXLDP_TxC_AGF_INSERTS.M2S_DATA, 64 bytes each; perf names them only from Linux 6.3 on.
 _CXL_PORTS = (
-    _Rule(re.compile(r"uncore_cxlcm_\d+"), {}, {"cxl_read_bytes": "event=0x41,umask=0x10"}),
-    _Rule(re.compile(r"uncore_cxldp_\d+"), {}, {"cxl_write_bytes": "event=0x02,umask=0x20"}),
+    _PmuRule(re.compile(r"uncore_cxlcm_\d+"), {}, {"cxl_read_bytes": "event=0x41,umask=0x10"}),
+    _PmuRule(re.compile(r"uncore_cxldp_\d+"), {}, {"cxl_write_bytes": "event=0x02,umask=0x20"}),
 )
 
 
@@ -167,7 +167,7 @@ def cxl_counters(kernel: Kernel = LIVE) -> list[CxlCounter]:
     ]
 
 
-def _by_rules(rules: Iterable[_Rule], kernel: Kernel) -> list[TrafficEvent]:
+def _by_rules(rules: Iterable[_PmuRule], kernel: Kernel) -> list[TrafficEvent]:
     return [
         event
         for pmu in kernel.names(_DEVICES)
@@ -184,7 +184,7 @@ def _cxl_events(pmu: str, kernel: Kernel) -> Iterator[TrafficEvent]:
             yield from (TrafficEvent(counts, f"{pmu}/{name}/") for name in names)
 
 
-def _events(pmu: str, rule: _Rule, kernel: Kernel) -> Iterator[TrafficEvent]:
+def _events(pmu: str, rule: _PmuRule, kernel: Kernel) -> Iterator[TrafficEvent]:
     for counts, names in rule.named.items():
         for name in names:
             if _counts_lines(f"{_DEVICES}/{pmu}/events/{name}", kernel):

@@ -270,7 +270,7 @@ def through_page_cache(suite: HostSuite) -> HostSuite:
 
 
 @dataclass(frozen=True)
-class _Misfit:
+class _Shortage:
     """The first measurement that needs more of the host than there is, and what it needs."""
 
     measurement: Measurement
@@ -293,7 +293,7 @@ def _refuse_misfits(
 
 def _too_many_threads(
     measurements: Sequence[Measurement], capacity: HostCapacity
-) -> _Misfit | None:
+) -> _Shortage | None:
     for each in measurements:
         jobs = [job for job in each.jobs if job.kind != FILE]
         for place, sharing in grouped((job.cpus or job.numa, job) for job in jobs).items():
@@ -302,11 +302,13 @@ def _too_many_threads(
             if threads > processors:
                 where = f"in {place}" if sharing[0].cpus else _DISTANCES[place]
                 context = f"{threads} threads, and {counted(processors, 'processor')} {where}"
-                return _Misfit(each, context)
+                return _Shortage(each, context)
     return None
 
 
-def _too_many_bytes(measurements: Sequence[Measurement], capacity: HostCapacity) -> _Misfit | None:
+def _too_many_bytes(
+    measurements: Sequence[Measurement], capacity: HostCapacity
+) -> _Shortage | None:
     """Compare the targets, which all exist at once, with what one run may take."""
     sizes = target_sizes(measurements, capacity)
     for where, most, part_of in _bounds(sizes, capacity):
@@ -316,7 +318,7 @@ def _too_many_bytes(measurements: Sequence[Measurement], capacity: HostCapacity)
                 "taken of what is free"
             )
             each = [_bytes(targets_of(m, capacity), part_of) for m in measurements]
-            return _Misfit(measurements[each.index(max(each))], context)
+            return _Shortage(measurements[each.index(max(each))], context)
     return None
 
 

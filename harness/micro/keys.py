@@ -72,7 +72,7 @@ class Size:
         return size
 
 
-class _Kernel:
+class _KernelWords:
     values = "access[+flush][+fence]"
 
     def parse(self, name: str, value: Any) -> dict[str, str]:
@@ -152,7 +152,7 @@ _KINDS: Mapping[str, tuple[str, Kind]] = {
     **{
         name: (kind.values, kind)
         for name, kind in (
-            ("kernel", _Kernel()),
+            ("kernel", _KernelWords()),
             ("chain", Chain()),
             ("cpus", JobCpus()),
             ("nodes", Nodes()),
@@ -312,7 +312,7 @@ class _Cpus:
 
 
 @dataclass(frozen=True)
-class _Library:
+class _LibraryFile:
     values = "FILE.so"
 
     def parse(self, name: str, value: Any) -> str:
@@ -358,7 +358,7 @@ class MicroParams(Parameters):
     isa: Annotated[str, KEYS["isa"].kind] | None = parameter(
         help="Instruction set.", default_text=_SUITES
     )
-    index_library: Annotated[str, _Library()] | None = parameter(
+    index_library: Annotated[str, _LibraryFile()] | None = parameter(
         help="Library that replaces each index.", option=True, default_text=_SUITES
     )
     key: Annotated[int, Size()] | None = parameter(

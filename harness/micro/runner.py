@@ -355,7 +355,7 @@ def observe_suite(program: MeasuringProgram, work: MicroContext, record: Run, na
     """Execute the suite again under one observer."""
     workplace = partial(workdirs.temporary, credentials=work.env.credentials)
     with second_execution(record, name, workplace) as (observing, folder):
-        execution = _Execution(lambda index: observing(folder / str(index)))
+        execution = _ObservedConfigurations(lambda index: observing(folder / str(index)))
         if isinstance(program, Microbench):
             execution.run(program, work)
         else:
@@ -365,7 +365,7 @@ def observe_suite(program: MeasuringProgram, work: MicroContext, record: Run, na
 
 
 @dataclass
-class _Execution:
+class _ObservedConfigurations:
     """``observed``: of each configuration, by labels; ``warnings``: theirs."""
 
     observing: Callable[[int], Observing]

@@ -250,14 +250,14 @@ class _Expansion:
         for chosen in product(*swept):
             yield self._measurement(list(zip(map(str, jobs), chosen, strict=True)), times)
 
-    def _points(self, where: Where, body: Mapping[str, Any]) -> Iterator[_Point]:
+    def _points(self, where: Where, body: Mapping[str, Any]) -> Iterator[_JobValues]:
         args = self._read((*where, "args"), body.get("args", {}))
         matrix = body.get("matrix", {})
         swept = [list(self._values((*where, "matrix", key), matrix[key])) for key in matrix]
         for chosen in product(*swept):
             swept_values = {k: v for k, (v, _) in zip(matrix, chosen, strict=True)}
             texts = tuple((k, text) for k, (_, text) in zip(matrix, chosen, strict=True))
-            yield _Point(args | swept_values, texts, where)
+            yield _JobValues(args | swept_values, texts, where)
 
     def _read(self, where: Where, given: Mapping[str, Any]) -> dict[str, Any]:
         return {
@@ -290,7 +290,7 @@ class _Expansion:
         return [*(first * given["powers_of"] ** step for step in steps), max(first, last)]
 
     def _measurement(
-        self, chosen: list[tuple[str, _Point]], outer: Mapping[str, Any]
+        self, chosen: list[tuple[str, _JobValues]], outer: Mapping[str, Any]
     ) -> Measurement:
         """Build one configuration; ``outer``: the measurement's own times for several jobs."""
         defaults = self._read(("defaults",), self.document.value.get("defaults", {}))
@@ -322,7 +322,7 @@ class _Expansion:
             origin=origin,
         )
 
-    def _where_of_pace(self, point: _Point) -> Where:
+    def _where_of_pace(self, point: _JobValues) -> Where:
         """Return where a job's pace is written; in the defaults where the job has none."""
         for part in ("matrix", "args"):
             if (*point.where, part, "pace") in self.document.lines:
@@ -334,7 +334,7 @@ class _Expansion:
         key: str,
         outer: Mapping[str, Any],
         defaults: Mapping[str, Any],
-        chosen: list[tuple[str, _Point]],
+        chosen: list[tuple[str, _JobValues]],
     ) -> int | None:
         times = [point.values[key] for _, point in chosen if key in point.values]
         if len(chosen) > 1 and times:
@@ -349,7 +349,7 @@ class _Expansion:
         )
         return time_ns
 
-    def _job(self, name: str, point: _Point, defaults: Mapping[str, Any]) -> Job | None:
+    def _job(self, name: str, point: _JobValues, defaults: Mapping[str, Any]) -> Job | None:
         source = self._at(point.where)
         kind = point.values.get("kind", defaults.get("kind", "throughput"))
         for key in point.values:
@@ -395,7 +395,7 @@ def _without_share(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 @dataclass(frozen=True)
-class _Point:
+class _JobValues:
     """Values of one job's keys, read; and the texts of the swept ones."""
 
     values: Mapping[str, Any]

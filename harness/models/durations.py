@@ -127,7 +127,7 @@ def of_quantiles(stated: Mapping[float, int], mean_ns: int | None = None) -> Dur
     points = sorted(stated.items())
     if any(low > high for (_, low), (_, high) in pairwise(points)):
         raise ValueError("a higher quantile is shorter than a lower one")
-    shape = _Published(points)
+    shape = _StatedQuantiles(points)
     if mean_ns is not None:
         missing_ns = mean_ns - shape.mean
         above = 1 - points[-1][0] / 100
@@ -141,7 +141,7 @@ def of_quantiles(stated: Mapping[float, int], mean_ns: int | None = None) -> Dur
 
 
 @dataclass(frozen=True)
-class _Published:
+class _StatedQuantiles:
     """Durations by stated quantiles, ``points`` of a probability in percent and ns.
 
     ``bend``: above 1 durations between two quantiles lie nearer to the lower one than those of a
@@ -187,7 +187,7 @@ def _exponential(share: float, low_ns: float, high_ns: float) -> float:
     return low_ns * (math.exp(math.log(high_ns / low_ns) * share) - 1) / (high_ns - low_ns)
 
 
-def _bent(shape: _Published, mean_ns: float) -> _Published:
+def _bent(shape: _StatedQuantiles, mean_ns: float) -> _StatedQuantiles:
     """Return the shape whose mean is ``mean_ns``; ValueError where no bend has it."""
     low, high = -_MOST_BENT, _MOST_BENT
     if not replace(shape, bend=2**high).mean <= mean_ns <= replace(shape, bend=2**low).mean:

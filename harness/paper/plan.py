@@ -335,7 +335,7 @@ def _arm(spec: RunSpec) -> str:
 
 
 @dataclass(frozen=True)
-class Chosen:
+class ChosenCells:
     """Cells in the order in which they are run; ``left_out``: why each other one is not."""
 
     cells: tuple[FigureCell, ...]
@@ -344,7 +344,7 @@ class Chosen:
     unknown: int
 
 
-def choose(cells: Sequence[FigureCell], budget_ns: int, times: Estimator) -> Chosen:
+def choose(cells: Sequence[FigureCell], budget_ns: int, times: Estimator) -> ChosenCells:
     """The cells that fit into the budget, in turn; what has no estimate counts as nothing."""
     chosen: list[FigureCell] = []
     left_out: LeftOut = {}
@@ -365,7 +365,7 @@ def choose(cells: Sequence[FigureCell], budget_ns: int, times: Estimator) -> Cho
         unknown += cost is None
         seen |= {run.hash for run in fresh.to_do}
         chosen.append(cell)
-    return Chosen(tuple(chosen), left_out, spent, unknown)
+    return ChosenCells(tuple(chosen), left_out, spent, unknown)
 
 
 def _place(cell: FigureCell) -> tuple[bool, int, int, int]:

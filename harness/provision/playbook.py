@@ -219,7 +219,7 @@ def run_playbook(request: PlaybookRun, progress: Progress) -> list[HostOutcome]:
     ):
         # Passwords among the variables: not on a disk, and removed right after kill -9.
         private = supervisor.journal.register_directory(workdirs.fresh(workdirs.base()))
-        listener = _Listener(task)
+        listener = _EventReader(task)
         runner = ansible_runner.interface.init_runner(
             private_data_dir=str(private),
             project_dir=str(folder),
@@ -288,7 +288,7 @@ def _signals_restored() -> Iterator[None]:
             signal.signal(number, handler)
 
 
-class _Listener:
+class _EventReader:
     def __init__(self, task: Task) -> None:
         self.outcomes: dict[str, HostOutcome] = {}
         self._task = task

@@ -66,7 +66,7 @@ _PLACES: Mapping[str, tuple[str, ...]] = {
 _Node = Annotated[int, Meta(ge=0, description="a NUMA node number")]
 
 
-class _Tier(Struct, frozen=True):
+class _TierEntry(Struct, frozen=True):
     """One tier: its kind and its place (path, device, or node)."""
 
     documented = "docs/tiers.md"
@@ -202,7 +202,7 @@ class HostDocument(Struct, frozen=True, tag_field="schema", tag=1):
 
     documented = "docs/tiers.md"
     tiers: Annotated[
-        dict[_TierName, Annotated[_Tier, Meta(description=_Tier.__doc__)]],
+        dict[_TierName, Annotated[_TierEntry, Meta(description=_TierEntry.__doc__)]],
         Meta(
             min_length=1,
             description="tiers by name: a small letter, then small letters, digits, underscores",

@@ -90,7 +90,7 @@ _BOUND = 1.1
 
 
 @dataclass(frozen=True)
-class _Query:
+class _QuerySpeedUp:
     """The speed-up of one query; ``trial``: the statement about it, if the paper has one."""
 
     cells: tuple[str, ...]
@@ -117,7 +117,7 @@ def query_rows(paper: str, figure: str, runs: Iterable[StoredRun]) -> tuple[tupl
     if said_of is None or said_of.figure != figure.partition(":")[0]:
         return ()
     evidence = Evidence.of(runs)
-    entries: list[_Query] = []
+    entries: list[_QuerySpeedUp] = []
     for of, query in said_of.compared.items():
         statements = [statement for statement in said_of.statements if statement.of == of]
         for speed_up in speed_ups(query, evidence):
@@ -128,7 +128,7 @@ def query_rows(paper: str, figure: str, runs: Iterable[StoredRun]) -> tuple[tupl
     return tuple(entry.row for entry in made)
 
 
-def _queries(speed_up: SpeedUp, statements: Sequence[QueryStatement]) -> Iterator[_Query]:
+def _queries(speed_up: SpeedUp, statements: Sequence[QueryStatement]) -> Iterator[_QuerySpeedUp]:
     if isinstance(speed_up.group, Missing) or speed_up.group.unused:
         return
     engine = speed_up.group.a.runs[0].spec.engine
@@ -155,4 +155,4 @@ def _queries(speed_up: SpeedUp, statements: Sequence[QueryStatement]) -> Iterato
                 else speed_up.trial(_BOUND, row=row)
             )
             trial = replace(trial, expected=statement.expected if statement else "above")
-            yield _Query(cells, query, statement, trial)
+            yield _QuerySpeedUp(cells, query, statement, trial)

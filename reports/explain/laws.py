@@ -371,7 +371,7 @@ class _Network:
 
 
 @dataclass(frozen=True)
-class Phases:
+class QueryPhases:
     """Queries on some tiers, by the laws: computing, then waiting for the device.
 
     ``overlapped_ns``: the time if each query's device works ahead of the processors, as read-ahead
@@ -389,10 +389,10 @@ class Phases:
 
 def query_sum(
     queries: Sequence[QueryDemand], a: Tiers, b: Tiers, repeats: Repeats = Repeats.TYPICAL
-) -> Phases:
+) -> QueryPhases:
     """Return the law of the sum of queries on the tiers ``b``, that were measured on ``a``."""
     phases = [_query_phases(query, a, b, repeats) for query in queries]
-    return Phases(
+    return QueryPhases(
         sum(computing_ns for computing_ns, _ in phases),
         sum(waiting_ns for _, waiting_ns in phases),
         sum(map(max, phases)),

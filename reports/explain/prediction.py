@@ -214,7 +214,7 @@ class _Tiers:
 
 
 @dataclass(frozen=True)
-class _SpeedUp:
+class _RunSpeedUp:
     """B over A by the laws of one run of A, from the typical, slowest and fastest repeats.
 
     ``unknown_reads``: of an operation's time on B, reads that a page cache may serve or not.
@@ -233,7 +233,7 @@ class _SpeedUp:
         return self.value * self.law_of_a
 
 
-def _of_operations(a: Arm, load: Load, tiers: _Tiers) -> list[_SpeedUp] | NotPredicted:
+def _of_operations(a: Arm, load: Load, tiers: _Tiers) -> list[_RunSpeedUp] | NotPredicted:
     demands = [demand for run in a.usable if (demand := demand_of(run, load))]
     if not demands:
         return NotPredicted(Unpredictable.NO_PROCESSOR_TIME)
@@ -241,7 +241,7 @@ def _of_operations(a: Arm, load: Load, tiers: _Tiers) -> list[_SpeedUp] | NotPre
     return _with_known_cache(speed_ups)
 
 
-def _of_demand(demand: Demand, tiers: _Tiers) -> _SpeedUp:
+def _of_demand(demand: Demand, tiers: _Tiers) -> _RunSpeedUp:
     calibrations = {repeats: calibrate(demand, tiers.a, repeats) for repeats in Repeats}
     before = {
         repeats: closed_loop(demand, tiers.a, tiers.a, calibrations[repeats], repeats)
@@ -254,7 +254,7 @@ def _of_demand(demand: Demand, tiers: _Tiers) -> _SpeedUp:
     }
     typical = before[Repeats.TYPICAL].throughput
     asymptotic = after[Repeats.TYPICAL].bounds
-    return _SpeedUp(
+    return _RunSpeedUp(
         after[Repeats.TYPICAL].throughput / typical,
         after[Repeats.SLOWEST].throughput / before[Repeats.FASTEST].throughput,
         after[Repeats.FASTEST].throughput / before[Repeats.SLOWEST].throughput,
@@ -264,7 +264,7 @@ def _of_demand(demand: Demand, tiers: _Tiers) -> _SpeedUp:
     )
 
 
-def _of_queries(a: Arm, tiers: _Tiers) -> list[_SpeedUp] | NotPredicted:
+def _of_queries(a: Arm, tiers: _Tiers) -> list[_RunSpeedUp] | NotPredicted:
     """The same of the sum of the query times."""
     by_run = [queries for run in a.usable if (queries := queries_of(run))]
     if not by_run:
@@ -272,13 +272,13 @@ def _of_queries(a: Arm, tiers: _Tiers) -> list[_SpeedUp] | NotPredicted:
     return _with_known_cache([_of_run(queries, tiers) for queries in by_run])
 
 
-def _of_run(queries: Sequence[QueryDemand], tiers: _Tiers) -> _SpeedUp:
+def _of_run(queries: Sequence[QueryDemand], tiers: _Tiers) -> _RunSpeedUp:
     before, after = (
         {repeats: query_sum(queries, tiers.a, side, repeats) for repeats in Repeats}
         for side in (tiers.a, tiers.b)
     )
     a, b = before[Repeats.TYPICAL], after[Repeats.TYPICAL]
-    return _SpeedUp(
+    return _RunSpeedUp(
         a.total_ns / b.total_ns,
         before[Repeats.FASTEST].total_ns / after[Repeats.SLOWEST].total_ns,
         before[Repeats.SLOWEST].total_ns / after[Repeats.FASTEST].total_ns,
@@ -293,13 +293,13 @@ def _cache_unknown(tiers: _Tiers) -> bool:
     return any(tiers.b[part].buffered and not tier.buffered for part, tier in tiers.a.items())
 
 
-def _with_known_cache(speed_ups: list[_SpeedUp]) -> list[_SpeedUp] | NotPredicted:
+def _with_known_cache(speed_ups: list[_RunSpeedUp]) -> list[_RunSpeedUp] | NotPredicted:
     if any(speed_up.unknown_reads > _OF_NO_ACCOUNT for speed_up in speed_ups):
         return NotPredicted(Unpredictable.PAGE_CACHE_UNKNOWN)
     return speed_ups
 
 
-def _summary(speed_ups: Sequence[_SpeedUp]) -> Predicted:
+def _summary(speed_ups: Sequence[_RunSpeedUp]) -> Predicted:
     """The median over A's runs, with the ends of all."""
     return Predicted(
         median(speed_up.value for speed_up in speed_ups),

@@ -55,7 +55,7 @@ class _Printed:
 
 
 @dataclass(frozen=True)
-class _Ratio:
+class _PrintedRatio:
     """A printed ratio. ``under``: None of a row that is itself a ratio."""
 
     over: _Printed
@@ -78,13 +78,13 @@ class _Ratio:
         )
 
 
-def _ratios(query: PairQuery, series: Sequence[PublishedSeries]) -> list[_Ratio]:
+def _ratios(query: PairQuery, series: Sequence[PublishedSeries]) -> list[_PrintedRatio]:
     """Return the printed ratios of a query, of rows that are alike in what it does not compare."""
     over, under = (_selected(query.metric, side, series) for side in query.sides)
     if not query.over:
-        return [_Ratio(row, None) for row in over]
+        return [_PrintedRatio(row, None) for row in over]
     sides = (((row.place(query), row) for row in side) for side in (over, under))
-    return [_Ratio(a, b) for (a,), (b,) in matched(*sides).values()]
+    return [_PrintedRatio(a, b) for (a,), (b,) in matched(*sides).values()]
 
 
 def _selected(metric: str, side: Having, series: Sequence[PublishedSeries]) -> list[_Printed]:
@@ -222,7 +222,7 @@ def _rows(
         )
 
 
-def _device_text(ratio: _Ratio) -> str:
+def _device_text(ratio: _PrintedRatio) -> str:
     """``table4 pmem over ssd, bandwidth_bytes_per_second, sequential at 8``."""
     of, pattern = ratio.over.series, ratio.over.label("pattern")
     words = (pattern, f"at {ratio.over.point.x}")
@@ -230,7 +230,7 @@ def _device_text(ratio: _Ratio) -> str:
     return f"{of.figure} {arms}, {of.name}, {' '.join(filter(None, words))}"
 
 
-def _device_here(paper: str, ratio: _Ratio, here: Sequence[Device]) -> Numbers | Missing:
+def _device_here(paper: str, ratio: _PrintedRatio, here: Sequence[Device]) -> Numbers | Missing:
     sides = [side for side in (ratio.over, ratio.under) if side]
     numbers: list[HostNumber] = []
     for side in sides:

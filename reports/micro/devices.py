@@ -163,7 +163,7 @@ def devices(runs: Iterable[StoredRun]) -> list[Device]:
 
 
 @dataclass(frozen=True)
-class _Key:
+class _DeviceKey:
     """Identity of a device: the same tier of the same host, as the kernel describes it."""
 
     hostname: str
@@ -172,11 +172,11 @@ class _Key:
     facts: frozenset[tuple[str, str]]
 
 
-def _key(run: StoredRun) -> _Key:
+def _key(run: StoredRun) -> _DeviceKey:
     placement = run.spec.placement
     tier = str(placement.data if placement else run.spec.label or "unknown")
     if not run.manifest:
-        return _Key("unknown", "", tier, frozenset())
+        return _DeviceKey("unknown", "", tier, frozenset())
     host = run.manifest.host
     mine = {item for item in facts(run).items() if item[0].startswith(f"tier.{tier}.")}
     mine.add((f"tier.{tier}.{_MAIN_MEMORY}", main_memory(run)))
@@ -185,7 +185,7 @@ def _key(run: StoredRun) -> _Key:
         for name, words in _HOST_STATE.items()
     }
     mine.add((f"{_STATE}{_KERNEL}", _state_text(host.kernel.release)))
-    return _Key(host.hostname, host.host_id, tier, frozenset(mine))
+    return _DeviceKey(host.hostname, host.host_id, tier, frozenset(mine))
 
 
 def _state_text(value: str | bool | None) -> str:
@@ -200,7 +200,7 @@ def main_memory(run: StoredRun) -> str:
     return "DRAM" if mode in ("Default", "AppDirect") else mode
 
 
-def _device(key: _Key, runs: Sequence[StoredRun], every: Sequence[_Key]) -> Device:
+def _device(key: _DeviceKey, runs: Sequence[StoredRun], every: Sequence[_DeviceKey]) -> Device:
     tiers = (tier for run in reversed(runs) for tier in run.tiers if tier.name == key.tier)
     emulated = {stand_in.by: None for run in runs for stand_in in emulated_tiers(run)}
     return Device(
@@ -215,13 +215,13 @@ def _device(key: _Key, runs: Sequence[StoredRun], every: Sequence[_Key]) -> Devi
     )
 
 
-def _host_name(key: _Key, every: Sequence[_Key]) -> str:
+def _host_name(key: _DeviceKey, every: Sequence[_DeviceKey]) -> str:
     """Two hosts of one name have a piece of their ids after it."""
     namesakes = {other.host_id for other in every if other.hostname == key.hostname}
     return key.hostname if len(namesakes) == 1 else f"{key.hostname} ({key.host_id[:6]})"
 
 
-def _name_apart(key: _Key, every: Sequence[_Key]) -> str:
+def _name_apart(key: _DeviceKey, every: Sequence[_DeviceKey]) -> str:
     """Two devices that were one tier by turns have their difference after its name."""
     same = [other for other in every if (other.host_id, other.tier) == (key.host_id, key.tier)]
     if len(same) == 1:

@@ -80,7 +80,7 @@ def measure(
     script = timed_script(target, options)
     with _Conversation.open(hammerdb, target, clients, script, problem) as talk:
         with progress.task("warm-up", 60.0 * options.ramp_up_min, "s") as task:
-            window = _Window(talk, drives, task, 60.0 * options.duration_min)
+            window = _WindowListener(talk, drives, task, 60.0 * options.duration_min)
             starting_s = 60.0 * options.ramp_up_min + _START_PER_USER_S * options.users
             window.until("measuring", starting_s + margin_s)
             window.until("ending", 60.0 * options.duration_min + margin_s)
@@ -175,7 +175,7 @@ class _Conversation(ClientProgram):
 
 
 @dataclass
-class _Window:
+class _WindowListener:
     """Listens through the phases of a timed run and takes the window's two moments."""
 
     talk: _Conversation

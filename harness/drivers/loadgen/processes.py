@@ -260,7 +260,7 @@ class _Client:
 
 
 @dataclass(frozen=True)
-class _Event:
+class _ClientReport:
     """Report of a client on its descriptor 3: a phase, or its counts so far."""
 
     event: str
@@ -270,7 +270,7 @@ class _Event:
 
 
 #: (client, event); (client, None) when one of its streams has ended.
-_Events = queue.SimpleQueue[tuple[_Client, _Event | None]]
+_Events = queue.SimpleQueue[tuple[_Client, _ClientReport | None]]
 
 
 @dataclass
@@ -349,7 +349,7 @@ class _Processes:
         their counters. All clients keep their connections until then, so that server processes
         can be read.
         """
-        timeouts = _Timeouts.of(specs)
+        timeouts = _ClientLimits.of(specs)
         reached = {"measuring": 0, "draining": 0}
         counts: dict[int, Mapping[str, int]] = {}
         rates = _Rates()
@@ -411,7 +411,7 @@ class _Rates:
     _last: dict[int, tuple[int, int]] = field(default_factory=dict)
     _seconds: dict[int, Second] = field(default_factory=dict)
 
-    def after(self, client: int, event: _Event) -> Second:
+    def after(self, client: int, event: _ClientReport) -> Second:
         """Return the rate of all clients, and their latencies, after a client's event."""
         at_ns, done = event.monotonic_ns, sum((event.counts or {}).values())
         before_ns, before = self._last.get(client, (at_ns - NS_PER_S, 0))
@@ -427,7 +427,7 @@ class _Rates:
 def _read_progress(client: _Client, events: _Events) -> None:
     with suppress(ValueError):  # what follows a damaged line is not known either
         for line in client.process.progress:
-            events.put((client, from_members(_Event, jsonfile.parse(line))))
+            events.put((client, from_members(_ClientReport, jsonfile.parse(line))))
     events.put((client, None))
 
 
@@ -444,14 +444,14 @@ def _read_lines(client: _Client, events: _Events) -> None:
         except ValueError:
             document = {}
         if "event" in document:
-            events.put((client, from_members(_Event, document)))
+            events.put((client, from_members(_ClientReport, document)))
         else:
             client.printed += line
     events.put((client, None))
 
 
 @dataclass(frozen=True)
-class _Timeouts:
+class _ClientLimits:
     """The limits after which clients count as stuck.
 
     ``silence_s``: without an event of any of them; ``end_s``: by the monotonic clock.
@@ -461,7 +461,7 @@ class _Timeouts:
     end_s: float = math.inf
 
     @classmethod
-    def of(cls, specs: Sequence[LoadgenSpec]) -> _Timeouts:
+    def of(cls, specs: Sequence[LoadgenSpec]) -> _ClientLimits:
         """Return the limits; a load, a check or a number of operations has no known duration."""
         first = specs[0]
         if first.task != "run":
@@ -477,7 +477,7 @@ class _Timeouts:
         phases_ns = first.ramp_up_ns + first.duration_ns + first.drain_ns
         return cls(silence_s, time.monotonic() + silence_s + phases_ns / 1e9)
 
-    def next(self, events: _Events) -> tuple[_Client, _Event | None]:
+    def next(self, events: _Events) -> tuple[_Client, _ClientReport | None]:
         """Return the next event; RunFailed where no event comes."""
         wait_s = min(self.silence_s, max(0.0, self.end_s - time.monotonic()))
         try:

@@ -41,7 +41,7 @@ _TICK_NS = 100_000_000
 
 
 @dataclass(eq=False, slots=True)
-class _Session:
+class _ReplaySession:
     """``event``: under way, since ``sent_ns``; ``after``: sessions that must have ended before."""
 
     number: int
@@ -69,16 +69,16 @@ class Replay:
         self._lines = lines
         self._wire = WIRES[header.dialect]
         self._tally = Tally(len(request.labels))
-        self._sessions: dict[int, _Session] = {}
+        self._sessions: dict[int, _ReplaySession] = {}
         self._next: Event | None = None
         self._queued = 0
-        self._due: list[tuple[int, int, _Session]] = []
+        self._due: list[tuple[int, int, _ReplaySession]] = []
         self._pushed = 0
         self._poll = select.epoll()
-        self._by_descriptor: dict[int, _Session] = {}
+        self._by_descriptor: dict[int, _ReplaySession] = {}
         #: Sessions whose last statement has been read and not been answered.
         self._ending: set[int] = set()
-        self._gated: deque[_Session] = deque()
+        self._gated: deque[_ReplaySession] = deque()
         self._connectors = ThreadPoolExecutor(_CONNECTORS)
         self._start_ns = 0
         self._answer_ns = 0
@@ -157,7 +157,7 @@ class Replay:
     def _queue(self, event: Event, now: int) -> None:
         session = self._sessions.get(event.session)
         if session is None:
-            session = self._sessions[event.session] = _Session(event.session, free_ns=now)
+            session = self._sessions[event.session] = _ReplaySession(event.session, free_ns=now)
             if self._request.speed is None and self._ending:
                 session.after = set(self._ending)
                 self._gated.append(session)
@@ -171,12 +171,12 @@ class Replay:
         if len(session.queue) == 1 and session.event is None and now:
             self._wake(session, now)
 
-    def _connect(self, session: _Session) -> None:
+    def _connect(self, session: _ReplaySession) -> None:
         session.connecting = self._connectors.submit(self._wire, self._request.connection)
 
     # Sending -------------------------------------------------------------------
 
-    def _wake(self, session: _Session, now: int) -> None:
+    def _wake(self, session: _ReplaySession, now: int) -> None:
         """Have the session's next statement sent, now or at its time."""
         if session.event is not None or not session.queue or session.after:
             return
@@ -188,7 +188,7 @@ class Replay:
             heapq.heappush(self._due, (due_ns, self._pushed, session))
 
     def _send_due(self, now: int) -> None:
-        again: list[tuple[int, int, _Session]] = []
+        again: list[tuple[int, int, _ReplaySession]] = []
         while self._due and self._due[0][0] <= now:
             entry = heapq.heappop(self._due)
             session = entry[2]
@@ -201,7 +201,7 @@ class Replay:
         for entry in again:
             heapq.heappush(self._due, entry)
 
-    def _send(self, session: _Session, now: int) -> None:
+    def _send(self, session: _ReplaySession, now: int) -> None:
         if session.connecting is not None:
             session.wire, session.connecting = session.connecting.result(), None
             descriptor = session.wire.fileno()
@@ -250,7 +250,7 @@ class Replay:
             raise Stalled(f"no answer to {self._under_way} statements for more than "
                           f"{self._request.silence_s:g} s")  # fmt: skip
 
-    def _answered(self, session: _Session, error: str) -> None:
+    def _answered(self, session: _ReplaySession, error: str) -> None:
         now = time.monotonic_ns()
         event, session.event = session.event, None
         assert event is not None
@@ -265,11 +265,11 @@ class Replay:
         else:
             self._wake(session, now)
 
-    def _lose(self, session: _Session) -> None:
+    def _lose(self, session: _ReplaySession) -> None:
         self._lost += 1
         self._close(session)
 
-    def _close(self, session: _Session) -> None:
+    def _close(self, session: _ReplaySession) -> None:
         if session.wire is None:
             return
         descriptor = next(d for d, of in self._by_descriptor.items() if of is session)
@@ -279,7 +279,7 @@ class Replay:
         session.wire.close()
         session.wire = None
 
-    def _end(self, session: _Session, now: int) -> None:
+    def _end(self, session: _ReplaySession, now: int) -> None:
         self._close(session)
         del self._sessions[session.number]
         self._ending.discard(session.number)

@@ -266,7 +266,7 @@ def run(
         progress.task("warm-up" if timed else what, total, unit) as task,
     ):
         drives = drives or WindowCallbacks()
-        window = _Window(client, request, drives, task)
+        window = _WindowListener(client, request, drives, task)
         window.listen()
         client.expect_success()
         if window.end is None or window.begin is None or window.is_cut_off:
@@ -288,7 +288,7 @@ def run(
 
 
 @dataclass
-class _Window:
+class _WindowListener:
     """Listens to the client's end and takes the window's two moments."""
 
     client: ClientProcess

@@ -147,14 +147,14 @@ _Approximate = tuple[Decimal, ...]
 
 
 @dataclass(frozen=True)
-class _Column:
+class _ResultColumn:
     """``kind``: of the values found. ``tolerance``: of its numbers; None: they are equal."""
 
     kind: type
     tolerance: Tolerance | None
 
     @classmethod
-    def of(cls, values: Sequence[Scalar], stated: Tolerance | None) -> _Column:
+    def of(cls, values: Sequence[Scalar], stated: Tolerance | None) -> _ResultColumn:
         """A column is text if a text is found in it."""
         kinds = {type(value) for value in values if value is not None}
         if str in kinds or not kinds:
@@ -204,7 +204,7 @@ def _number(value: Decimal) -> Decimal | str:
 
 
 @dataclass(frozen=True)
-class _Row:
+class _ResultRow:
     """``values``: of all columns, in their form; ``exact`` and ``approximate``: those compared so.
 
     ``place``: where it comes in its result.
@@ -216,13 +216,13 @@ class _Row:
     approximate: _Approximate
 
 
-class _Table:
+class _ComparableTable:
     """The columns of a result, and rows in a form that compares."""
 
-    def __init__(self, columns: Sequence[_Column]) -> None:
+    def __init__(self, columns: Sequence[_ResultColumn]) -> None:
         self.columns = columns
 
-    def row(self, place: int, values: Sequence[_Value]) -> _Row:
+    def row(self, place: int, values: Sequence[_Value]) -> _ResultRow:
         exact: list[object] = []
         approximate: list[Decimal] = []
         for column, value in zip(self.columns, values, strict=True):
@@ -231,9 +231,9 @@ class _Table:
                 approximate.append(value)
             else:
                 exact.append(value)
-        return _Row(place, tuple(values), tuple(exact), tuple(approximate))
+        return _ResultRow(place, tuple(values), tuple(exact), tuple(approximate))
 
-    def same(self, left: _Row, right: _Row) -> bool:
+    def same(self, left: _ResultRow, right: _ResultRow) -> bool:
         """Return whether two rows agree."""
         if left.exact != right.exact:
             return False
@@ -241,15 +241,17 @@ class _Table:
         pairs = zip(stated, left.approximate, right.approximate, strict=True)
         return all(tolerance and tolerance.allows(a, b) for tolerance, a, b in pairs)
 
-    def keys_agree(self, left: _Row, right: _Row, columns: Sequence[int]) -> bool:
+    def keys_agree(self, left: _ResultRow, right: _ResultRow, columns: Sequence[int]) -> bool:
         """Return whether two rows have the same keys."""
-        keys = _Table([self.columns[column] for column in columns])
+        keys = _ComparableTable([self.columns[column] for column in columns])
         values, other = ([row.values[column] for column in columns] for row in (left, right))
         return keys.same(keys.row(0, values), keys.row(0, other))
 
-    def unmatched(self, expected: Sequence[_Row], actual: Sequence[_Row]) -> tuple[_Row, ...]:
+    def unmatched(
+        self, expected: Sequence[_ResultRow], actual: Sequence[_ResultRow]
+    ) -> tuple[_ResultRow, ...]:
         """Return a row of each side that the other lacks, in this order; none if all agree."""
-        groups: dict[_Exact, deque[_Row]] = defaultdict(deque)
+        groups: dict[_Exact, deque[_ResultRow]] = defaultdict(deque)
         for row in sorted(actual, key=lambda row: row.approximate):
             groups[row.exact].append(row)
         for row in sorted(expected, key=lambda row: row.approximate):
@@ -280,10 +282,10 @@ def compare_rows(
         return RowsComparison("failed", width)
     plain = [[plain_value(value) for value in row] for row in rows]
     columns = [
-        _Column.of([row[index] for row in plain], tolerance)
+        _ResultColumn.of([row[index] for row in plain], tolerance)
         for index, tolerance in enumerate(expected.tolerances)
     ]
-    table = _Table(columns)
+    table = _ComparableTable(columns)
     want = [
         table.row(place, [c.expected(text) for c, text in zip(columns, row, strict=True)])
         for place, row in enumerate(expected.rows)
@@ -307,7 +309,7 @@ def compare_rows(
 
 
 def _difference(
-    expected: ExpectedRows, rows: Sequence[Sequence[Scalar]], want: _Row, have: _Row
+    expected: ExpectedRows, rows: Sequence[Sequence[Scalar]], want: _ResultRow, have: _ResultRow
 ) -> tuple[str, str]:
     differ = [
         str(number)
@@ -322,9 +324,9 @@ def _difference(
 
 
 def _may_tie(
-    table: _Table,
-    want: Sequence[_Row],
-    have: Sequence[_Row],
+    table: _ComparableTable,
+    want: Sequence[_ResultRow],
+    have: Sequence[_ResultRow],
     ordering: Ordering,
     keys: Sequence[int],
 ) -> bool:
@@ -340,9 +342,9 @@ def _may_tie(
 
 
 def _order(
-    table: _Table,
-    want: Sequence[_Row],
-    have: Sequence[_Row],
+    table: _ComparableTable,
+    want: Sequence[_ResultRow],
+    have: Sequence[_ResultRow],
     ordering: Ordering,
     keys: Sequence[int],
     complete: bool,

@@ -79,7 +79,7 @@ class Schema:
 def read_schema(folder: SqlFolder, engine: Engine) -> Schema:
     """Read ``tables.sql`` and the names of files; UsageError for what cannot be used."""
     problem = f"{folder.path}/{TABLES}"
-    script = _Script(problem, engine.backslash_escapes)
+    script = _SchemaScript(problem, engine.backslash_escapes)
     script.read(folder.tables_sql)
     tables = script.tables
     if not tables:
@@ -100,13 +100,13 @@ def stages(text: str, backslash: bool) -> dict[str, list[str]]:
     INSERT statements of the script before them. Any other statement is executed with those that
     it follows.
     """
-    script = _Script(TABLES, backslash)
+    script = _SchemaScript(TABLES, backslash)
     script.read(text)
     return script.stages
 
 
 @dataclass
-class _Script:
+class _SchemaScript:
     """What is known of ``tables.sql`` up to a statement; see :class:`Schema`."""
 
     name: str

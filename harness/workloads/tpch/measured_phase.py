@@ -64,7 +64,7 @@ _DATA_CHECK = "data-check"
 
 
 @dataclass
-class _Test:
+class _TpchTest:
     """The requested test, and what it has given; parts that it does not have are empty."""
 
     params: TpchParams
@@ -178,7 +178,7 @@ def measure(params: TpchParams, session: Session) -> Outcome:
     power = params.test != "throughput"
     total = len(params.queries) * (power + streams)
     with closing(ResumeCursor(session, engine, params.cache, total)) as cursor:
-        test = _Test(params, session, engine, cursor, data)
+        test = _TpchTest(params, session, engine, cursor, data)
         test.run()
     checks = [*finished_checks(test.all_executions, params.query_timeout_s), *test.data_checks]
     checks += check_answers(
@@ -199,7 +199,7 @@ def _refresh_data(params: TpchParams, session: Session) -> RefreshData | None:
     return prepare(params.scale, range(1, sets + 1), session.changes, session.progress)
 
 
-def _answered(measured: _Test) -> list[Answered]:
+def _answered(measured: _TpchTest) -> list[Answered]:
     """Answers with the states of the data that it may be one of."""
     after_rf1 = LOADED + 1 if measured.refresh else LOADED
     answers = [
@@ -217,7 +217,7 @@ def _answered(measured: _Test) -> list[Answered]:
     return answers
 
 
-def _metrics(measured: _Test) -> list[Metric]:
+def _metrics(measured: _TpchTest) -> list[Metric]:
     scale, timeout_s = measured.params.scale, measured.params.query_timeout_s
     metrics = query_metrics(measured.all_executions, timeout_s)
     if measured.executions:
@@ -234,7 +234,7 @@ def _metrics(measured: _Test) -> list[Metric]:
     return metrics + [metric for plan in measured.plans for metric in plan.metrics]
 
 
-def _artifacts(measured: _Test) -> dict[str, Any]:
+def _artifacts(measured: _TpchTest) -> dict[str, Any]:
     executions = measured.all_executions
     artifacts: dict[str, Any] = {
         "queries": {
@@ -252,7 +252,7 @@ def _key(execution: Execution[TpchStatement]) -> str:
     return str(statement.query) if statement.stream is None else statement.step
 
 
-def _timeline(measured: _Test) -> list[dict[str, Any]]:
+def _timeline(measured: _TpchTest) -> list[dict[str, Any]]:
     """Return when everything was submitted and ended, on the monotonic clock of its attempt."""
     queries = timeline(measured.all_executions)
     refresh = [
