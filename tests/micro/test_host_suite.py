@@ -13,10 +13,10 @@ from micro_suites import DRAM, RANDOM, capacity, overrides, perma, suite
 from narrowed import present
 
 from harness.errors import UsageError
+from harness.micro.duration import estimate
 from harness.micro.host_capacity import capacity_of, llc_bytes, variables_on
 from harness.micro.host_suite import suite_on, targets_of
 from harness.micro.keys import MicroParams
-from harness.micro.native import estimate
 from harness.micro.protocol import Planned
 from harness.micro.spec import spec_json
 from harness.tiers.linux.kernel import Kernel
