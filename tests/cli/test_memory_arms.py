@@ -114,7 +114,7 @@ def test_a_host_with_one_node_of_memory_has_no_such_question(
     argv = ["advise", "tpcc", "--engine", "postgres", "--to", to, "--memory-limit", "1GiB,2GiB"]
     error = CliRunner().invoke(app, argv).exception
     assert isinstance(error, UsageError)
-    assert "one node of memory" in error.hint
+    assert "harness host apply cxl" in error.hint
 
 
 def test_a_question_without_an_engine_names_the_option() -> None:

@@ -133,8 +133,9 @@ def test_without_sbatch_nothing_is_tried(tmp_path, monkeypatch):
 def test_results_that_hosts_do_not_see_are_refused(tmp_path, plan, clients):
     """``tmp_path`` is on a local file system."""
     clients.answers("scontrol", RECORDED_NODES.format(address="192.0.2.7"))
-    with pytest.raises(UsageError, match="not shared with node1"):
+    with pytest.raises(UsageError, match="node1") as refused:
         job_of(plan, tmp_path, "node1")
+    assert "--results" in refused.value.hint
     assert not any(call.startswith("sbatch") for call in clients.calls)
 
 

@@ -137,7 +137,7 @@ def test_ranges_that_do_not_fit_are_refused_with_the_range_that_does():
     )
     error = refused(requested, capacity(tier=9 * GIB, dram=64 * GIB))
     assert error.problem.endswith(", b/access_size=64")
-    assert error.context.startswith("50 GiB on the tier,") and " 9 GiB " in error.context
+    assert error.context.startswith("50 GiB ") and " 9 GiB " in error.context
     assert error.hint == "add -p range=8GiB"
     bounded = suite_on(requested, capacity(tier=9 * GIB), overrides(range=8 * GIB))
     assert [each.jobs[0].range_bytes for each in bounded.measurements] == [8 * GIB] * 2

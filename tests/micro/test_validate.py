@@ -124,7 +124,7 @@ def test_partitions_divide_the_threads_that_the_command_line_leaves():
 def test_want_of_room_moves_no_range_into_the_cache():
     full = capacity(tier=48 * MIB, dram=64 * GIB)  # the cache has 32 MiB
     error = refusal(ACCESSES, full)
-    assert error.context.startswith("1 GiB on the tier,") and " 48 MiB " in error.context
+    assert error.context.startswith("1 GiB ") and " 48 MiB " in error.context
     assert error.hint.startswith("free some space") and "-p range=32MiB" in error.hint
     large = suite(f"  m: {{args: {{{ACCESSES}}}}}")
     enough = capacity(tier=512 * MIB, dram=64 * GIB)

@@ -168,8 +168,8 @@ def test_a_report_of_all_arms_answers_the_question_first(tmp_path: Path) -> None
 
 def test_what_is_missing_for_a_price_is_named(tmp_path: Path) -> None:
     (answer,) = memory_answers(Report(of_profile(tmp_path, {"cxl": 2.0})).panels)
-    assert answer.prices[0].missing.startswith("no price of dram (price_per_gb")
-    assert "no price of dram" in answer.sentence
+    assert "price_per_gb" in answer.prices[0].missing
+    assert answer.prices[0].missing in answer.sentence
 
 
 def test_memory_that_gains_nothing_stays_where_it_is(tmp_path: Path) -> None:
@@ -208,5 +208,6 @@ def test_more_time_is_no_advice_for_memory_that_was_elsewhere(tmp_path: Path) ->
     planned = Trials((today, ""), {weighted: (("memory",), "")}, memory)
     with pytest.raises(RunFailed) as failed:
         _print(planned, AdviseOptions(), {}, [], runs, "decided")
-    assert "weighted failed its check memory-policy: node 2 has 1.00 GiB" in failed.value.context
+    assert "weighted " in failed.value.context
+    assert f"memory-policy: {check['detail']}" in failed.value.context
     assert "free memory" in failed.value.hint and "--budget" not in failed.value.hint

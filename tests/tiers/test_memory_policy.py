@@ -1,5 +1,6 @@
 """What memory policies need of Linux, on hand-written trees of sysfs, and what is refused."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -236,20 +237,20 @@ def test_a_memory_limit_fits_into_the_nodes_of_the_policy(
 
 
 @pytest.mark.parametrize(
-    ("policy", "left", "needed"),
+    ("policy", "sizes"),
     [
-        (MemoryPolicy("bind", (0,)), ["1 GiB free and 1 GiB"], ["6 GiB"]),
-        (WEIGHTED, ["1 GiB free and 1 GiB", "8 GiB free and 0 B"], ["4.5 GiB", "1.5 GiB"]),
-        (TIERED, ["9 GiB free and 1 GiB"], ["6 GiB"]),
+        (MemoryPolicy("bind", (0,)), ["1 GiB", "1 GiB", "6 GiB"]),
+        (WEIGHTED, ["1 GiB", "1 GiB", "4.5 GiB", "8 GiB", "0 B", "1.5 GiB"]),
+        (TIERED, ["9 GiB", "1 GiB", "6 GiB"]),
     ],
 )
 def test_memory_elsewhere_names_what_its_nodes_have_left(
-    tmp_path: Path, policy: MemoryPolicy, left: list[str], needed: list[str]
+    tmp_path: Path, policy: MemoryPolicy, sizes: list[str]
 ) -> None:
+    """Of each group of nodes: free, in caches, and its part of the limit."""
     elsewhere = NodeResidency({1: 1 << 30}, {})
     detail = memory_check(policy, elsewhere, 6 << 30, two_nodes(tmp_path)).detail
-    for available, size in zip(left, needed, strict=True):
-        assert f"has {available} in caches, its part of the memory limit is {size}" in detail
+    assert re.search(".*".join(sizes), detail)
 
 
 @pytest.mark.parametrize(
