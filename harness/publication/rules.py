@@ -51,6 +51,7 @@ _FLAGS = frozenset({
 _PRIVATE = re.compile(
     r"//|@|(?<![\w.)\]])/\w|~[A-Za-z_][\w.-]*/|\b(?:home|Users)/"
     r"|\b(?:password|passwd|pwd|user|uid|host|hostaddr|server)="
+    r"|\.(?:service|slice|scope|mount|socket)\b|\b0x[0-9A-Fa-f]{9}|\b(?:eui|naa|nguid|wwn)[.-]"
     rf"|\b(?:[A-Za-z][\w-]*\.){{2,}}[A-Za-z]{{2,}}\b|{ADDRESSES.pattern}|{UUID.pattern}"
 )
 _RELEASE = re.compile(
@@ -99,7 +100,8 @@ def _run_id(publication: Publication, text: str) -> str:
 
 def other_run_id(publication: Publication, text: str) -> str:
     """Return a run's id with a pseudonym in place of its label."""
-    return f"{text[:16]}-{publication.pseudonym('name', text)}"
+    stamp = re.match(r"\d{8}T\d{6}Z-|", text)
+    return f"{stamp[0] if stamp else ''}{publication.pseudonym('name', text)}"
 
 
 def _name_is_plain(text: str) -> bool:

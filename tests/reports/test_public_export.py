@@ -15,7 +15,8 @@ from typer.testing import CliRunner
 from harness import structs
 from harness.cli.app import app
 from harness.publication.export import publish_runs
-from harness.publication.rules import LEFT_OUT, RULES
+from harness.publication.pseudonyms import Publication
+from harness.publication.rules import LEFT_OUT, RULES, plain_name
 from harness.store import artifacts
 from harness.store.documents import write_json_atomically
 from harness.store.result import Manifest, RunResult
@@ -230,6 +231,18 @@ def test_runs_of_a_host_stay_together(tmp_path: Path) -> None:
     assert hosts[0] == hosts[1]
     assert compared(tmp_path / "b") == compared(tmp_path / "a")
     assert len({*hosts[0]}) == 2
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "scan /srv/zephyr/pool7", "read ~zephyr/x", "nightly-zephyr.service",
+        "user.slice/zephyr.scope", "0x5002538e40a1b2c3", "naa.6001405zephyr", "at 198.51.100.77.",
+        "zephyr@here", "fe80::42:acff:fe1d:7e99",
+    ],
+)  # fmt: skip
+def test_a_text_that_identifies_is_no_name(text: str) -> None:
+    assert plain_name(Publication(bytes(32)), text).startswith("name-")
 
 
 @pytest.mark.parametrize("word", ["query", "value", "duration", "Status", "complete"])
