@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -12,6 +13,7 @@ from harness.errors import UsageError
 from harness.execution.environment import Environment
 from harness.iotrace.page import LIBRARY
 from harness.native_programs import find_native
+from harness.supervise.linux import set_memory_policy
 from harness.tiers.memory_policy import means_of, nearer_slower, weights_in_force
 from harness.warnings import RunWarning
 
@@ -26,6 +28,10 @@ def check_memory_policy(
     """
     if policy is None:
         return ()
+    if refused := _refused(policy):
+        raise UsageError(
+            f"memory of {engine}", refused, "give the container the capability SYS_NICE"
+        )
     means = means_of(policy)
     warnings = (*means.warnings, *nearer_slower(policy, cpus))
     if not means.preloaded:
@@ -51,6 +57,18 @@ def check_memory_policy(
         "compare with memory=preferred:TIER",
     )
     return (*warnings, shared)
+
+
+def _refused(policy: MemoryPolicy) -> str:
+    """Return why a policy cannot be set here, as in most containers; empty where it can."""
+    with ThreadPoolExecutor(1) as thread:  # whose policy it is
+        try:
+            thread.submit(set_memory_policy, policy.mode, policy.nodes).result()
+        except PermissionError as error:
+            return str(error)
+        except OSError:  # checked elsewhere, or a recorded host's nodes
+            pass
+    return ""
 
 
 @contextmanager

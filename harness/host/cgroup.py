@@ -191,7 +191,9 @@ def _v1_site(mount: Mount, groups: dict[str, str]) -> CapSite:
     parent = _own_directory(mount, _v1_group(groups, "memory"))
     if os.access(parent, os.W_OK):
         return CapSite("cgroup-v1", parent, "")
-    return CapSite("none", None, f"{parent} cannot be written (cgroup v1 needs root)")
+    return CapSite(
+        "none", None, f"{parent} cannot be written (cgroup v1: not root, or mounted read-only)"
+    )
 
 
 def _v2_site(mount: Mount, groups: dict[str, str]) -> CapSite:

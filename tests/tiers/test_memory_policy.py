@@ -9,6 +9,7 @@ from recorded_kernel import write
 from harness.engine import MemoryPolicy
 from harness.errors import UsageError
 from harness.execution.engine_state import memory_check
+from harness.execution.memory_policy import check_memory_policy
 from harness.tiers.linux.kernel import Kernel
 from harness.tiers.linux.numa import NodeResidency
 from harness.tiers.memory_policy import (
@@ -287,3 +288,16 @@ def test_bound_memory_has_the_size_of_its_nodes(
     tmp_path: Path, policy: MemoryPolicy | None, host_gib: int, gib: int
 ) -> None:
     assert usable_bytes(policy, host_gib << 30, two_nodes(tmp_path)) == gib << 30
+
+
+def test_a_container_that_refuses_policies_is_refused_beforehand(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def refused(mode: str, nodes: tuple[int, ...]) -> None:
+        raise PermissionError(1, "set_mempolicy: Operation not permitted")
+
+    monkeypatch.setattr("harness.execution.memory_policy.set_memory_policy", refused)
+    assert check_memory_policy(None, "postgres", traced=True) == ()
+    with pytest.raises(UsageError) as error:
+        check_memory_policy(MemoryPolicy("bind", (0,)), "postgres", traced=True)
+    assert "SYS_NICE" in error.value.hint
