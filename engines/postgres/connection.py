@@ -11,6 +11,8 @@ import psycopg
 from psycopg import generators, pq
 from psycopg.abc import PQGen
 from psycopg.adapt import Transformer
+from psycopg.types import TypeInfo
+from psycopg.types.string import TextBinaryLoader
 
 from harness.engine import Credentials, QueryTimeout, SqlConnection, SqlResult, checksum
 from harness.errors import RunFailed
@@ -23,6 +25,13 @@ _CANCEL_TIMEOUT_S = 10
 #: Rows that are received at a time.
 _CHUNK_ROWS = 1000
 _NULL = b"\0NULL"
+#: Types below are of PostgreSQL itself.
+_FIRST_OWN_TYPE = 16384
+#: Enum types, and those whose binary format is their text (citext).
+_TEXT_TYPES = """
+    SELECT typname, oid, typarray FROM pg_catalog.pg_type
+    WHERE (oid = ANY(%s) OR typarray = ANY(%s)) AND (typtype = 'e' OR typcategory = 'S')
+"""
 #: A transaction alone publishes nothing; pg_am is a table that every planner reads anyway.
 _FLUSH = "SELECT pg_stat_force_next_flush() FROM pg_catalog.pg_am LIMIT 1"
 
@@ -71,6 +80,7 @@ class PostgresConnection(SqlConnection):
         self.raw = raw
         self._user = user
         self._timeout_ms = 0
+        self._types = set[int]()
         # By default, psycopg prepares repeated queries, which would be timed without planning.
         raw.prepare_threshold = None
 
@@ -124,6 +134,7 @@ class PostgresConnection(SqlConnection):
             duration = time.monotonic_ns() - started
         if error is not None:
             raise error
+        self._know_texts({chunks[0].ftype(column) for column in range(chunks[0].nfields)})
         decoder, rows = Transformer(self.raw), list[tuple[Any, ...]]()
         for result in chunks:
             total += checksum(_rows_of(result))
@@ -132,6 +143,16 @@ class PostgresConnection(SqlConnection):
         names = [chunks[0].fname(column) or b"" for column in range(chunks[0].nfields)]
         columns = tuple(name.decode(self.raw.info.encoding) for name in names)
         return SqlResult(columns, rows, started, duration, received - len(rows), total)
+
+    def _know_texts(self, types: set[int]) -> None:
+        """Decode values of the database's own types that are texts, and arrays of them."""
+        unknown = [oid for oid in types - self._types if oid >= _FIRST_OWN_TYPE]
+        self._types |= types
+        if not unknown:
+            return
+        for name, oid, array in self.raw.execute(_TEXT_TYPES, [unknown, unknown]).fetchall():
+            TypeInfo(name, oid, array).register(self.raw)
+            self.raw.adapters.register_loader(oid, TextBinaryLoader)
 
     @property
     def open(self) -> bool:

@@ -155,6 +155,7 @@ def test_keys_and_indexes_come_after_the_rows():
         CREATE UNIQUE INDEX by_i ON public.a USING btree (i);
         CREATE TRIGGER t AFTER INSERT ON public.a FOR EACH ROW EXECUTE FUNCTION f();
         ALTER TABLE ONLY public.a ADD CONSTRAINT f FOREIGN KEY (i) REFERENCES public.b(i);
+        CREATE MATERIALIZED VIEW public."m v" AS SELECT i FROM public.a WITH NO DATA;
     """
     words = {
         stage: [text.split()[1] for text in texts] for stage, texts in stages(text, False).items()
@@ -164,7 +165,7 @@ def test_keys_and_indexes_come_after_the_rows():
         "20_keys": ["TABLE"],
         "30_indexes": ["UNIQUE"],
         "40_foreign_keys": ["TABLE"],
-        "45_final": ["check_function_bodies", "TRIGGER"],
+        "45_final": ["check_function_bodies", "TRIGGER", "MATERIALIZED", "MATERIALIZED"],
     }
 
 

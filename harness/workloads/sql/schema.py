@@ -46,6 +46,11 @@ _ALTERS = re.compile(
 )
 #: What may add rows without being INSERT: a function, a table of the rows of a query.
 _FILLS = re.compile(r"select\b|do\b|create\b.*\btable\b.*\bas\b.*\bselect\b", re.I | re.S)
+#: Rows of another table or query, as they are when it is created.
+_MATERIALIZED = re.compile(
+    r"create\s+materialized\s+view\s+(?:if\s+not\s+exists\s+)?(?P<name>(?:\"[^\"]*\"|[\w$.])+)",
+    re.I,
+)
 _QUOTES = re.compile(r"[\"`]")
 _SEARCH_PATH = re.compile(
     r"set\s+(?:session\s+|local\s+)?search_path\s*(?:=|to)(?P<names>.*)", re.I
@@ -97,8 +102,8 @@ def stages(text: str, backslash: bool) -> dict[str, list[str]]:
     """The statements of ``tables.sql`` by what is done when.
 
     Keys, indexes, foreign keys, then triggers and the like come after the rows of all tables, and
-    INSERT statements of the script before them. Any other statement is executed with those that
-    it follows.
+    INSERT statements of the script before them. Materialized views are refreshed at the end. Any
+    other statement is executed with those that it follows.
     """
     script = _SchemaScript(TABLES, backslash)
     script.read(text)
@@ -118,6 +123,7 @@ class _SchemaScript:
 
     def read(self, text: str) -> None:
         session: list[str] = []
+        refreshes: list[str] = []
         current = _DEFINED
         for statement in dumped(lines_of(text), self.backslash, self.name, self.databases):
             what = statement.kind.what
@@ -131,8 +137,12 @@ class _SchemaScript:
                 current = _FINAL
             elif what == "rows" and current == _DEFINED:
                 current = _INSERTED
+            if materialized := _MATERIALIZED.match(statement.text):
+                refreshes.append(f"REFRESH MATERIALIZED VIEW {materialized['name']}")
             stage = _DEFINED if what == "session" else _STAGES.get(what, current)
             self.stages.setdefault(stage, []).append(statement.text)
+        if refreshes:
+            self.stages.setdefault(_FINAL, []).extend(refreshes)
         for stage in (_INSERTED, _FINAL):  # each in a session of its own
             if stage in self.stages:
                 self.stages[stage] = [*session, *self.stages[stage]]
