@@ -16,7 +16,6 @@ import random
 import resource
 import shutil
 import subprocess
-import sys
 import tempfile
 import time
 from pathlib import Path
@@ -27,6 +26,7 @@ from smoke import SMOKE, parsed
 from harness import structs
 from harness.store.spec import RunSpec, content_hash
 
+HARNESS = str(Path(__file__).resolve().parents[1] / ".venv" / "bin" / "harness")
 BLOCKS = 20
 PROFILE = """\
 schema: 1
@@ -81,9 +81,8 @@ def measured(store: Path, *command: str) -> tuple[float, float, int]:
     environment = os.environ | {"HARNESS_RESULTS": str(store)}
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     process = subprocess.Popen(
-        [sys.executable, "-c", "from harness.cli import main; main()", *command],
-        env=environment, stdout=subprocess.DEVNULL, cwd=store.parent,
-    )  # fmt: skip
+        [HARNESS, *command], env=environment, stdout=subprocess.DEVNULL, cwd=store.parent
+    )
     _, status, used = os.wait4(process.pid, 0)
     process.returncode = os.waitstatus_to_exitcode(status)
     after = resource.getrusage(resource.RUSAGE_CHILDREN)

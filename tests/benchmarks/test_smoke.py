@@ -2,11 +2,10 @@
 
 import os
 import re
-import subprocess
-import sys
 from configparser import ConfigParser
 from pathlib import Path
 
+import forked
 import pytest
 from scratch import open_directory
 
@@ -32,17 +31,10 @@ SHARING = ("tpcc_client.py", "tpcc_procedures.py")
 @pytest.mark.parametrize("script", SCRIPTS)
 def test_each_script_runs_small(environment, script):
     databases = Path(environment["HARNESS_DATA"]) / "databases"
-    shared = ("--databases", databases) if script in SHARING else ()
-    done = subprocess.run(
-        [sys.executable, FOLDER / script, "--smoke", *shared],
-        env=environment,
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert done.stdout
+    shared = ("--databases", str(databases)) if script in SHARING else ()
+    code, out, err = forked.run([str(FOLDER / script), "--smoke", *shared], ROOT, environment)
+    assert code == 0, out + err
+    assert out
 
 
 def test_the_scripts_that_claims_name_are_there():

@@ -1,28 +1,31 @@
-"""The command in a process that is forked where all that commands import is imported already.
+"""The command, or a script, in a process that is forked where its imports are done already.
 
 Many commands of these tests do less than their imports take. One that gets a signal, or
-variables that imports may read, is started as a user's is (``conftest.Harness.start``).
+variables that imports may read, is started as a user's is (``cli/conftest.Harness.start``).
 """
 
 import gc
 import json
 import os
+import runpy
 import select
 import subprocess
 import sys
 import tempfile
 import threading
 import traceback
-from collections.abc import Mapping, Sequence
-from functools import cache
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache, partial
 from importlib import import_module
 from pathlib import Path
+from typing import Any
+from unittest import mock
 
-sys.path.append(str(Path(__file__).parents[1]))  # as a program, which pytest has not prepared
 from generated import little_taken_back, shared_files
 from scratch import session_directory
 
 _HANGS_S = 600
+_HARNESS = str(Path(__file__).parents[1] / ".venv/bin/harness")
 #: Variables that decide what is imported, or how Python itself starts.
 READ_BY_IMPORTS = {"HARNESS_MONITOR_PATH", "HARNESS_WORKLOAD_PATH", "LC_ALL", "PYTHONUTF8"}
 _IMPORTED = (
@@ -40,7 +43,7 @@ _IMPORTED = (
 
 
 def run(argv: Sequence[str], folder: Path, environment: Mapping[str, str]) -> tuple[int, str, str]:
-    """Its exit status, output and errors."""
+    """Exit status, output and errors of ``harness`` with these arguments, or of a ``.py`` file."""
     with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as err:
         files = [f"/proc/{os.getpid()}/fd/{stream.fileno()}" for stream in (out, err)]
         server = _server()
@@ -99,14 +102,51 @@ def _command(
         descriptor = os.open(file, mode)
         os.dup2(descriptor, number)
         os.close(descriptor)
+    _end(partial(_run_script, argv) if argv[0].endswith(".py") else partial(_run_harness, argv))
+
+
+def _run_harness(argv: Sequence[str]) -> None:
     sys.argv = ["harness", *argv]
     from harness.cli import main
 
+    main()
+
+
+def _run_script(argv: Sequence[str]) -> None:
+    """Run it as ``python FILE``; the commands that it starts are forked, too."""
+    sys.argv, sys.path[0] = [*argv], str(Path(argv[0]).parent)
+    with mock.patch.object(subprocess, "Popen", _ForkedPopen):
+        runpy.run_path(argv[0], run_name="__main__")
+
+
+class _ForkedPopen(subprocess.Popen[Any]):
+    """A process; one of ``harness`` becomes it before it would execute the program."""
+
+    def __init__(self, args: Any, **options: Any) -> None:
+        environment = options.get("env") or os.environ
+        if args[0] == _HARNESS and not READ_BY_IMPORTS & environment.keys():
+            options["preexec_fn"] = partial(_become_harness, [*args[1:]], {**environment})
+        super().__init__(args, **options)
+
+
+def _become_harness(argv: Sequence[str], environment: Mapping[str, str]) -> None:
+    os.closerange(3, os.sysconf("SC_OPEN_MAX"))  # one of them tells the parent of the execution
+    os.environ.clear()
+    os.environ.update(environment)
+    sys.stdout, sys.stderr = (os.fdopen(number, "w", closefd=False) for number in (1, 2))
+    _end(partial(_run_harness, argv))
+
+
+def _end(program: Callable[[], None]) -> None:
+    """Run it to the end of this process."""
     code: object = 1
     try:
-        main()
+        program()
+        code = 0
     except SystemExit as ended:
-        code = ended.code
+        code = ended.code or 0
+        if isinstance(code, str):
+            print(code, file=sys.stderr)
     except BaseException:
         traceback.print_exc()
     for thread in {*threading.enumerate()} - {threading.current_thread()}:
