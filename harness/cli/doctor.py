@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import getpass
+import os
+import pwd
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -189,7 +190,11 @@ def _servers_user() -> dict[str, Any]:
     """The user of servers and clients: ``{name, warnings: [{code, what, found, do}]}``."""
     user = unprivileged()
     if user is None:
-        return {"name": getpass.getuser(), "warnings": []}
+        try:
+            name = pwd.getpwuid(os.geteuid()).pw_name
+        except KeyError:  # as in a container of docker run --user
+            name = f"uid {os.geteuid()}"
+        return {"name": name, "warnings": []}
     return {
         "name": user.name,
         "warnings": [warning.to_json() for warning in shared_user_warnings(user)],

@@ -23,7 +23,20 @@ def unprivileged() -> Credentials | None:
     """
     if os.geteuid() != 0:
         return None
-    return _named(servers_user())
+    user = _named(servers_user())
+    if not is_mapped(user.uid):
+        raise UsageError(
+            f"servers' user {user.name}",
+            f"this user namespace has no uid {user.uid} (/proc/self/uid_map)",
+            "run as another user than root, or map more uids (/etc/subuid)",
+        )
+    return user
+
+
+def is_mapped(uid: int, uid_map: Path = Path("/proc/self/uid_map")) -> bool:
+    """Return whether processes of this user namespace can be of a user."""
+    ranges = (map(int, line.split()) for line in uid_map.read_text("ascii").splitlines())
+    return any(first <= uid < first + count for first, _, count in ranges)
 
 
 def shared_user_warnings(user: Credentials) -> list[RunWarning]:

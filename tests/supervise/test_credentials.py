@@ -11,7 +11,12 @@ from patience import PATIENCE_S
 
 from harness.engine import Credentials
 from harness.errors import UsageError
-from harness.supervise.credentials import run_unprivileged, shared_user_warnings, unprivileged
+from harness.supervise.credentials import (
+    is_mapped,
+    run_unprivileged,
+    shared_user_warnings,
+    unprivileged,
+)
 
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="concerns root only")
 
@@ -69,3 +74,12 @@ def test_a_foreign_program_runs_as_the_unprivileged_user():
     user = present(unprivileged())
     done = run_unprivileged(["sh", "-c", "id -u; id -G; tty; pwd"], timeout_s=PATIENCE_S)
     assert done.stdout.split() == [str(user.uid), str(user.gid), "not", "a", "tty", "/"]
+
+
+def test_a_user_that_the_user_namespace_lacks_is_known(tmp_path: Path) -> None:
+    """As with ``unshare -Ur``: the harness is root, and can become nobody else."""
+    uid_map = tmp_path / "uid_map"
+    uid_map.write_text("         0       1000          1\n")
+    assert is_mapped(0, uid_map) and not is_mapped(999, uid_map)
+    uid_map.write_text("0 1000 1\n1 100000 65536\n")
+    assert is_mapped(999, uid_map)
