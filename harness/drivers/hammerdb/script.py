@@ -30,6 +30,12 @@ _DIFFERENCES: tuple[tuple[tuple[str, ...], int, str, str], ...] = (
     (
         ("pg",),
         6,
+        "2.4.1.5",
+        "New-Order draws the warehouse of a remote line from all, the order's own included",
+    ),
+    (
+        ("pg",),
+        6,
         "2.5.2.2",
         "Payment by last name takes the customer at half of the matches, rounded down",
     ),

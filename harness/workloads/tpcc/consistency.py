@@ -30,7 +30,7 @@ from harness.workloads.window import checked, describe_outlier
 FOLDER = Path(__file__).parent / "conditions"
 _AT_ONCE = 4
 _SHOWN = 3
-_REMOTE_LINES, _REMOTE_PAYMENTS = 0.01, 0.15
+REMOTE_LINES, _REMOTE_PAYMENTS = 0.01, 0.15
 #: Orders of a district and rows of HISTORY of a warehouse as loaded (clause 4.3.3.1).
 _LOADED_ORDERS, _LOADED_HISTORY = 3000, 30_000
 #: Tables that only grow, or shrink, in a run; the others keep their rows.
@@ -98,11 +98,11 @@ def _violations(number: int, result: SqlResult) -> str:
     return f"clause 3.3.2.{number} does not hold: {'; '.join(rows)}{more}"
 
 
-def check_remote(warehouses: int, engine: Engine) -> Check:
+def check_remote(warehouses: int, engine: Engine, of_lines: float = REMOTE_LINES) -> Check:
     """Check that as many order lines and payments crossed warehouses as should, by the data.
 
     1 % of the lines (clause 2.4.1.5) and 15 % of the payments (clause 2.5.1.2); none where
-    there is one warehouse.
+    there is one warehouse. ``of_lines``: another share, of a client that differs in it.
     """
     try:
         with closing(engine.connect()) as connection:
@@ -113,7 +113,7 @@ def check_remote(warehouses: int, engine: Engine) -> Check:
     payments -= _LOADED_HISTORY * warehouses
     share = 1.0 if warehouses > 1 else 0.0
     wrong = [
-        describe_outlier("remote order lines", remote_lines, lines, share * _REMOTE_LINES),
+        describe_outlier("remote order lines", remote_lines, lines, share * of_lines),
         describe_outlier("remote payments", remote_payments, payments, share * _REMOTE_PAYMENTS),
     ]
     if not any((lines, payments, remote_lines, remote_payments)):

@@ -38,7 +38,7 @@ from harness.store.spec import JsonObject
 from harness.supervise.credentials import unprivileged
 from harness.warnings import RunWarning
 from harness.workload import Loading, Session
-from harness.workloads.tpcc.consistency import check_conditions
+from harness.workloads.tpcc.consistency import REMOTE_LINES, check_conditions
 from harness.workloads.tpcc.params import TRANSACTIONS, TpccParams
 from harness.workloads.tpcc.population import GENERATION, row_counts
 from harness.workloads.window import LoadingDriver
@@ -169,6 +169,9 @@ _LOADGEN_ONLY = (
     "data_seed",
 )
 
+#: HammerDB's name of the engine where a remote line may be of the order's own warehouse.
+_DRAWS_OWN = "pg"
+
 
 @dataclass(frozen=True)
 class HammerDbDriver(LoadingDriver):
@@ -229,3 +232,13 @@ def _timed(params: TpccParams) -> TimedRun:
         all_warehouses=params.home == "all",
         think_time=params.think_time,
     )
+
+
+def remote_lines(driver: LoadingDriver, engine: Engine) -> float:
+    """Return the share of order lines that a driver means to have from another warehouse.
+
+    HammerDB's procedure for PostgreSQL draws it from all warehouses, that of the order included.
+    """
+    if isinstance(driver, HammerDbDriver) and drivable(engine) == _DRAWS_OWN:
+        return REMOTE_LINES * (1 - 1 / driver.params.warehouses)
+    return REMOTE_LINES

@@ -82,7 +82,7 @@ from harness.workloads.tpcc.consistency import (
     loaded_traces,
     read_traces,
 )
-from harness.workloads.tpcc.drivers import HammerDbDriver, TpccLoadgen
+from harness.workloads.tpcc.drivers import HammerDbDriver, TpccLoadgen, remote_lines
 from harness.workloads.tpcc.durability import measure_durability
 from harness.workloads.tpcc.params import TERMINALS_PER_WAREHOUSE, TpccParams, shares
 from harness.workloads.tpcc.population import estimate_bytes, row_counts
@@ -194,7 +194,7 @@ class Tpcc(DrivenWorkload[TpccParams]):
         counted = [] if counts is None else [check_counted(counts, before, engine, params.users)]
         return [
             check_mix(driven, NOUNS, shares(params.mix), params.users, ROLLED_BACK),
-            check_remote(params.warehouses, engine),
+            check_remote(params.warehouses, engine, remote_lines(driver, engine)),
             check_population(params.warehouses, engine),
             *counted,
             *check_conditions(engine, session.progress, driver.not_kept),

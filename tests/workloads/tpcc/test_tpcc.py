@@ -1,5 +1,6 @@
 """TPC-C: parameters, the figures of a window and their doubts, what is looked for after a kill."""
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from harness.errors import RunFailed
 from harness.progress import SilentProgress
 from harness.store.artifacts import SeriesPoint
 from harness.store.spec import Json
+from harness.workloads.tpcc.drivers import HammerDbDriver, remote_lines
 from harness.workloads.tpcc.durability import CommitJournal, check_durability
 from harness.workloads.tpcc.params import TpccParams, shares
 from harness.workloads.tpcc.population import row_counts
@@ -194,6 +196,16 @@ def test_calls_of_hammerdb_are_compared_with_the_deck(changes, status):
     calls = {name: 1000 * share for name, share in DECK.items()} | changes
     operations = {name: Operation(called_count=count) for name, count in calls.items()}
     assert deck_status(driven_by(operations)) == status
+
+
+def test_hammerdb_draws_remote_lines_of_postgres_from_all_warehouses():
+    hammerdb = HammerDbDriver(TpccParams.from_mapping({"warehouses": 4}))
+
+    def share(word: str) -> float:
+        engine: Any = SimpleNamespace(hammerdb_database=word, kind="managed")
+        return remote_lines(hammerdb, engine)
+
+    assert (share("pg"), share("mysql")) == (0.0075, 0.01)
 
 
 @pytest.mark.parametrize(("rolled_back", "status"), [(2, "passed"), (0, "passed"), (9, "failed")])
