@@ -38,7 +38,7 @@ from reports.values import Quantity, Summary, summarise
 _GB = 1e9
 #: Without the page cache, and shared pages once for each process.
 _GROUP, _ENGINES_PAGES = "group_bytes", ("anonymous_bytes", "shared_bytes")
-#: Part of the memory on nodes without a tier, at most.
+#: Part of the memory on nodes without a tier, at most; of a tier that has no more, none is used.
 _STRAY = 0.01
 #: The tier of the nodes with processors (harness.tiers.discovery).
 _DRAM = "dram"
@@ -377,7 +377,8 @@ def _memory_proportions(run: StoredRun) -> Mapping[str, float]:
     elsewhere, whole = bytes_on.pop("", 0.0), sum(bytes_on.values())
     if elsewhere > _STRAY * whole:
         return {}
-    return {t: size / whole for t, size in bytes_on.items() if size}
+    used = {t: size for t, size in bytes_on.items() if size > _STRAY * whole}
+    return {t: size / sum(used.values()) for t, size in used.items()}
 
 
 def _last_reading(run: StoredRun) -> Mapping[str, Mapping[str, float]]:

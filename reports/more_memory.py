@@ -21,12 +21,16 @@ from reports.series import Panel
 
 @dataclass(frozen=True)
 class MemoryPrice:
-    """What an arm with more memory says. ``missing``: why there is no break-even price."""
+    """What an arm with more memory says. ``missing``: why there is no break-even price.
+
+    ``unused``: the slower memory was, so that the arm shows nothing of it, however fast it is.
+    """
 
     group: Group
     tier: str | None
     break_even: BreakEven | None
     missing: str = ""
+    unused: bool = False
 
     @property
     def pays(self) -> bool | None:
@@ -36,6 +40,8 @@ class MemoryPrice:
         at the upper end of the interval.
         """
         verdict, even = self.group.verdict, self.break_even
+        if self.unused:
+            return None
         if verdict not in ("faster", "no difference"):
             return None if verdict == "not resolvable" else False
         if even is None:
@@ -81,7 +87,8 @@ class MemoryAnswer:
         pays = {price.pays for price in self.prices}
         if True in pays:
             return "Yes"
-        if any(price.group.verdict == "faster" and price.pays is None for price in self.prices):
+        used = [price for price in self.prices if not price.unused]
+        if any(price.group.verdict == "faster" and price.pays is None for price in used):
             return "Up to a price"
         return "Not known yet" if None in pays else "No"
 
@@ -90,6 +97,8 @@ class MemoryAnswer:
         row = group.deciding
         name = group.b.marked_name
         ratio = f", {ratio_text(row.estimate)}" if row and row.estimate else ""
+        if price.unused:
+            return f"{name}: no answer ({price.missing}){ratio}"
         if group.verdict != "faster":
             return f"{name}: {verdict_text(group.verdict)}{ratio}{self._at_most(price)}"
         if even is None:
@@ -131,7 +140,7 @@ def memory_answers(
             if group.a.name in rows and group.b.name in rows
         ]
         answers.sort(key=lambda price: -(price.break_even.value if price.break_even else -1.0))
-        answers.sort(key=lambda price: price.group.verdict != "faster")
+        answers.sort(key=lambda price: (price.unused, price.group.verdict != "faster"))
         if answers:
             yield MemoryAnswer(panel.title_with_workload, currency, tuple(answers))
 
@@ -164,7 +173,7 @@ def _price(group: Group, a: MoneyRow, b: MoneyRow) -> MemoryPrice:
     if not a.shares or not b.shares:
         missing = a.note or b.note
     elif not added:
-        missing = "it used no slower memory"
+        return MemoryPrice(group, None, None, "it used no slower memory", unused=True)
     elif unpriced:
         missing = f"no price of {', '.join(unpriced)} (price_per_gb in the host file, or --prices)"
     else:

@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 
 from harness.errors import UsageError, nearest
-from harness.experiment.placement import starts_part
+from harness.experiment.placement import ends_in_list, starts_part
 from harness.paper.pair_query import Having, meets
 from harness.store.run_row import KEYS
 from harness.store.run_store import Store
@@ -40,7 +40,7 @@ def _alternatives(store: Store, words: Sequence[str]) -> list[list[str]]:
     """The names and conditions of each selector; blanks and commas in a word separate them, too."""
     selectors: list[list[str]] = [[]]
     for word in words:
-        for piece in [word] if _is_run(store, word) else word.replace(",", " ").split():
+        for piece in [word] if _is_run(store, word) else _pieces(word):
             if piece == "or":
                 selectors.append([])
             else:
@@ -52,6 +52,19 @@ def _alternatives(store: Store, words: Sequence[str]) -> list[list[str]]:
             "name runs or experiments, or give conditions such as engine=postgres, around each or",
         )
     return selectors
+
+
+def _pieces(word: str) -> list[str]:
+    """Split a word at blanks and commas, but not the tiers of a memory policy."""
+    pieces: list[str] = []
+    for chunk in word.split():
+        pieces.append("")
+        for item in chunk.split(","):
+            if "=" not in item and ends_in_list(pieces[-1].removeprefix("placement=")):
+                pieces[-1] += f",{item}"
+            else:
+                pieces.append(item)
+    return [piece for piece in pieces if piece]
 
 
 def _is_run(store: Store, text: str) -> bool:
@@ -145,6 +158,9 @@ def _pairs(text: str, facts: Collection[str]) -> dict[str, str]:
             continue
         key = key if key in KEYS else fact_named(key, facts)
         is_field = key in KEYS or key.startswith(_GIVEN)
+        if not is_field and "placement" in pairs and ends_in_list(pairs["placement"]):
+            pairs["placement"] += f",{item.strip()}"
+            continue
         if not separator or not is_field:
             names = [*KEYS, *sorted(fact.partition(".")[2] for fact in facts)]
             raise UsageError(

@@ -224,12 +224,21 @@ def starts_part(name: str) -> bool:
     return name in PARTS or _RELATION.fullmatch(name) is not None
 
 
+def ends_in_list(text: str) -> bool:
+    """Return whether the last item of a placement is a list of memory's tiers."""
+    return _lists(_items(text)[-1])
+
+
+def _lists(item: str) -> bool:
+    return re.match(r"\s*memory\s*=[^=]*:", item) is not None
+
+
 def _items(text: str) -> list[str]:
     """Split a placement into its parts: a list of memory's tiers stays together."""
     items: list[str] = []
     for item in text.split(","):
         name, _, value = (piece.strip() for piece in item.partition("="))
-        listed = bool(items) and re.match(r"\s*memory\s*=[^=]*:", items[-1]) is not None
+        listed = bool(items) and _lists(items[-1])
         if not listed or (starts_part(name) and value and not value.isdigit()):
             items.append(item)
         elif name in PARTS:

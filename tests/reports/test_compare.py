@@ -355,3 +355,15 @@ def test_selecting_runs(tmp_path: Path) -> None:
     for none in (("engine=duckdb", "engine=postgres"), ("demo", "or")):
         with pytest.raises(UsageError):
             select(store, *none)
+
+
+@pytest.mark.parametrize(
+    "memory", ["weighted:dram=1,cxl=3", "interleave:dram,cxl", "tiered:dram,cxl", "preferred:dram"]
+)
+def test_a_memory_policy_is_selected_as_it_is_written(tmp_path: Path, memory: str) -> None:
+    placement = f"data=ssd,memory={memory}"
+    changes = {"run_state": {"memory_policy": memory}} if memory[0] in "wt" else {}
+    run = write(tmp_path, Case(placement=placement, manifest_changes=changes, **SMALL))
+    store = Store(tmp_path)
+    assert select(store, f"placement={placement},engine=postgres") == [run]
+    assert select(store, "engine=postgres", f"placement={placement} scale=1") == [run]

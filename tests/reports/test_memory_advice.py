@@ -172,6 +172,22 @@ def test_what_is_missing_for_a_price_is_named(tmp_path: Path) -> None:
     assert answer.prices[0].missing in answer.sentence
 
 
+@pytest.mark.parametrize("on_cxl", [0.0, 0.005])
+@pytest.mark.parametrize("per_minute", [25_000, 9_000])
+def test_an_arm_that_used_no_slower_memory_is_no_answer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, on_cxl: float, per_minute: int
+) -> None:
+    """Less than 1 % is what the warning slower-memory-not-used calls unused, too."""
+    for label in set(OF_PROFILE) - {"dram", "preferred"}:
+        monkeypatch.delitem(OF_PROFILE, label)
+    monkeypatch.setitem(OF_PROFILE, "preferred", ("preferred:dram", 48, per_minute, on_cxl))
+    runs = of_profile(tmp_path, {**PRICES, "cxl": 2.0})
+    (answer,) = memory_answers(Report(runs).panels)
+    (price,) = answer.prices
+    assert (price.unused, price.pays, price.break_even) == (True, None, None)
+    assert "Not known yet: preferred: no answer" in answer.sentence
+
+
 def test_memory_that_gains_nothing_stays_where_it_is(tmp_path: Path) -> None:
     today, _, preferred = arms(tmp_path)
     (answer,) = answers(today, [preferred], [])
