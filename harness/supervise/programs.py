@@ -13,9 +13,10 @@ import resource
 import selectors
 import signal
 import subprocess
+import threading
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import IO, Any, NoReturn
@@ -82,7 +83,7 @@ def run(
     gets no new privileges, and processes that it leaves are killed, daemons included.
     """
     words = [str(word) for word in command]
-    process = subprocess.Popen(
+    process = _popen(
         words,
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
@@ -108,7 +109,7 @@ def lines(
     """
     words = [str(word) for word in command]
     pipe = subprocess.PIPE
-    process = subprocess.Popen(
+    process = _popen(
         words, stdin=pipe, stdout=pipe, stderr=pipe, bufsize=0, **_common({}, cwd, None, True, ())
     )
     assert process.stdin and process.stdout and process.stderr
@@ -164,7 +165,7 @@ def start(
 
     It dies with the thread that calls, too, which must live as long as it.
     """
-    return subprocess.Popen(
+    return _popen(
         [str(word) for word in command],
         stdin=stdin,
         stdout=stdout,
@@ -188,6 +189,45 @@ def end(process: subprocess.Popen[Any], foreign: bool = False) -> None:
         if stream is not None:
             with suppress(OSError):  # what was not sent
                 stream.close()
+
+
+def _popen(words: Sequence[str], **options: Any) -> subprocess.Popen[Any]:
+    """Start a program, without a signal in between that would be lost.
+
+    ``preexec_fn`` makes Python fork and run the hooks of modules (those of logging), and what a
+    signal's handler raises in a hook is printed and ignored. So handlers run after the start.
+    """
+    process: subprocess.Popen[Any] | None = None
+    try:
+        with _handlers_later():
+            process = subprocess.Popen(words, **options)
+    except BaseException:
+        if process is not None:
+            end(process)
+        raise
+    return process
+
+
+@contextmanager
+def _handlers_later() -> Iterator[None]:
+    """Run the handlers of signals that come within the block at its end."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    arrived: list[int] = []
+    with ExitStack() as stack:
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            handler = signal.getsignal(number)
+            if callable(handler):
+                stack.callback(_hand_over, number, handler, arrived)
+                signal.signal(number, lambda noted, _frame: arrived.append(noted))
+        yield
+
+
+def _hand_over(number: int, handler: Callable[..., Any], arrived: Collection[int]) -> None:
+    signal.signal(number, handler)
+    if number in arrived:
+        handler(number, None)
 
 
 def _common(

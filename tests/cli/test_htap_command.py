@@ -66,7 +66,7 @@ def test_the_answer_is_printed_first_and_in_the_report_with_a_picture(loaded, me
 
 def test_streams_of_another_engine_end_with_the_window(loaded):
     argv = [word.replace("postgres", "mariadb") for word in HTAP]
-    run = loaded(*argv, "--streams", "2", *SHORT, "--seed", "1", "--json").run
+    run = loaded(*argv, "--queries", "6", "--streams", "2", *SHORT, "--seed", "1", "--json").run
     assert run["status"] == "complete", run["checks"]
     assert values(run, "together_queries_per_hour") > 0
     assert values(run, "together_transactions_per_second") > 0

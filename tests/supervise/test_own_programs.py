@@ -6,6 +6,7 @@ import re
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -227,3 +228,33 @@ def test_a_client_is_killed_at_the_limit_with_what_it_started(tmp_path, monkeypa
     assert "HARNESS_SILENCE=download=" in failed.value.hint
     child = int((tmp_path / "child").read_text())
     assert eventually(lambda: (stat := process_stat(child)) is None or stat.dead)
+
+
+#: Starts one program after the other, and says how often it was interrupted.
+INTERRUPTED = """
+import logging  # which has hooks of forks
+from harness.supervise import programs
+
+memory = bytearray(1 << 28)  # whose pages a fork has to copy the table of
+for interruptions in range(100):
+    try:
+        print(interruptions, flush=True)
+        while True:
+            programs.run(["true"], timeout_s=100_000)
+    except KeyboardInterrupt:
+        continue
+"""
+
+
+def test_no_interruption_is_lost_while_a_program_is_started():
+    """Of those that come while Python forks, which is most of the time here."""
+    command = [sys.executable, "-c", INTERRUPTED]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT) as process:
+        try:
+            for expected in range(20):
+                assert int(present(process.stdout).readline()) == expected
+                time.sleep(expected / 2000)
+                process.send_signal(signal.SIGINT)
+            assert int(present(process.stdout).readline()) == 20
+        finally:
+            process.kill()

@@ -132,7 +132,7 @@ def _is_hbm(node: tuple[int, int] | None, dram: Iterable[tuple[int, int] | None]
 def distances(every: Sequence[Node]) -> dict[int, dict[int, int]]:
     """Return each node's distances to the nodes, by number; ``every``: all online nodes."""
     numbers = [node.node for node in every]
-    return {node.node: dict(zip(numbers, node.distances, strict=False)) for node in every}
+    return {node.node: dict(zip(numbers, node.distances)) for node in every}  # noqa: B905
 
 
 def available_bytes(number: int, kernel: Kernel = LIVE) -> int:
