@@ -203,7 +203,7 @@ def _popen(words: Sequence[str], **options: Any) -> subprocess.Popen[Any]:
             process = subprocess.Popen(words, **options)
     except BaseException:
         if process is not None:
-            end(process)
+            end(process, foreign=True)
         raise
     return process
 

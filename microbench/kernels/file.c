@@ -287,8 +287,10 @@ static void end(struct mb_thread *thread)
     struct file_job *file = thread->job->params;
     struct caller *caller = thread->own;
     mb_file_drain(thread, file);
-    if (file->outside)
-        file->outside_ns = mb_outside_end(caller->outside) / (double)(thread->done.operations | 1);
+    if (file->outside) {
+        uint64_t operations = thread->done.operations;
+        file->outside_ns = mb_outside_end(caller->outside) / (double)(operations ? operations : 1);
+    }
     pthread_mutex_lock(&adding);
     tb_hdr_add(&file->calls, &caller->calls);
     tb_hdr_add(&file->syncs, &caller->syncs);

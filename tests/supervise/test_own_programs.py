@@ -6,6 +6,7 @@ import re
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -250,6 +251,8 @@ def test_no_interruption_is_lost_while_a_program_is_started():
     """Of those that come while Python forks, which is most of the time here."""
     command = [sys.executable, "-c", INTERRUPTED]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT) as process:
+        limit = threading.Timer(PATIENCE_S, process.kill)  # then it prints no further number
+        limit.start()
         try:
             for expected in range(20):
                 assert int(present(process.stdout).readline()) == expected
@@ -257,4 +260,5 @@ def test_no_interruption_is_lost_while_a_program_is_started():
                 process.send_signal(signal.SIGINT)
             assert int(present(process.stdout).readline()) == 20
         finally:
+            limit.cancel()
             process.kill()
