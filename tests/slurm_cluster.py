@@ -51,9 +51,9 @@ SchedulerType=sched/builtin
 JobAcctGatherType=jobacct_gather/none
 AccountingStorageType=accounting_storage/none
 ReturnToService=2
-SlurmdTimeout=3
-MessageTimeout=2
-TCPTimeout=2
+SlurmdTimeout=10
+MessageTimeout=10
+TCPTimeout=10
 KillWait=20
 NodeName=DEFAULT CPUs=1 RealMemory=100
 NodeName=node1 NodeHostname=localhost NodeAddr=127.0.0.1 Port={ports[1]}

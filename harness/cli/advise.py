@@ -30,6 +30,7 @@ from harness.cli.advise_trials import (
     more_command,
     pairs_needed,
     phases_within,
+    unanswered,
 )
 from harness.cli.common import given, print_json, stand_ins, store
 from harness.cli.curve import (
@@ -324,9 +325,11 @@ def _print(
     more = more_command(options, left_ns, less=tuple(less))
     misplaced = _misplaced(runs)
     if today.placement != base or not trials:
-        context = f"runs are complete of {today.placement if today.runs else 'no placement'} alone"
-        hint = f"see the failed runs above; {more.text}"
-        raise RunFailed("advise", "; ".join([context, *misplaced]), _FREE if misplaced else hint)
+        complete = f"{today.placement} alone" if today.runs else "no placement"
+        context = f"runs are complete of {complete}"
+        if misplaced:
+            raise RunFailed("advise", "; ".join([context, *misplaced]), _FREE)
+        raise unanswered("advise", context, runs, ended, more)
     given_answers = answers(today, trials, runs)
     # More time does not help an arm whose memory was elsewhere.
     undecided = not misplaced and any(answer.undecided for answer in given_answers)

@@ -27,6 +27,7 @@ from harness.cli.advise_trials import (
     more_command,
     pairs_needed,
     phases_within,
+    unanswered,
 )
 from harness.cli.common import given, print_json
 from harness.cli.curve import say_more
@@ -264,9 +265,8 @@ def _answer_by_table(
     left_ns = further_ns(usable, pairs, len(planned.every)) or parse_duration_ns(options.budget)
     more = more_command(options, left_ns, less=tuple(less), suffix=suffix)
     if today is None or not answers:
-        raise RunFailed(
-            "advise --by-table", "no two arms are complete", f"see the failed runs; {more.text}"
-        )
+        context = "no two arms are complete"
+        raise unanswered("advise --by-table", context, made.attempts, made.ended, more)
     (answer,) = answers
     if options.json_:
         document = {"answers": [answer.to_json()], "ended": made.ended, "experiment": options.name}

@@ -15,7 +15,7 @@ import typer
 from harness.cli.advise_memory import MEMORY, MemoryArm
 from harness.cli.curve import More
 from harness.cli.run_plan import RunOptions, of_arms, plan_of
-from harness.errors import UsageError
+from harness.errors import RunFailed, UsageError
 from harness.execution.resolved_run import ResolvedRun
 from harness.execution.run_time import Estimator, assumed_overhead_ns
 from harness.experiment.profile import Plan
@@ -179,6 +179,15 @@ def further_ns(runs: Sequence[StoredRun], pairs: int, arms: int) -> int | None:
     block_ns = Estimator(runs).total_ns(steps.values())
     missing = max(1, pairs_needed(arms) + 1 - pairs)
     return round(1.2 * block_ns * missing) if block_ns else None
+
+
+def unanswered(
+    command: str, context: str, attempts: Sequence[StoredRun], ended: str, more: More
+) -> RunFailed:
+    """Return the error of too few complete arms: runs failed, or there was no time for them."""
+    if any(run.result.status == "failed" for run in attempts):
+        return RunFailed(command, context, f"see the failed runs; {more.text}")
+    return RunFailed(command, f"{context}: {ended}", more.text)
 
 
 def more_command(

@@ -14,7 +14,10 @@ _ROWS = {"hot": 4000, "cold": 16000}
 
 @pytest.fixture(scope="session")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Two tables: one is read at random, the larger one hardly at all."""
+    """Two tables: one is read at random, the larger one not at all.
+
+    A read of it that a busy host delays would make it one that matters.
+    """
     folder = tmp_path_factory.mktemp("tables")
     (folder / "load").mkdir()
     (folder / "queries").mkdir()
@@ -29,13 +32,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
             writer = csv.writer(file)
             writer.writerow(["id", "pad"])
             writer.writerows([i, f"{i:05d}" * 100] for i in range(rows))
-    ids = ", ".join(str(i * 7919 % _ROWS["hot"]) for i in range(400))
-    (folder / "queries/lookups.sql").write_text(
-        f"select sum(id) s from hot where id in ({ids}) and pad <> ''\n"
-    )
-    (folder / "queries/few.sql").write_text(
-        "select sum(id) s from cold where id < 20 and pad <> ''\n"
-    )
+    ids = (i * 7919 % _ROWS["hot"] for i in range(200))  # none next to the one before it
+    each = " union all ".join(f"select id s from hot where id = {i} and pad <> ''" for i in ids)
+    (folder / "queries/lookups.sql").write_text(f"select sum(s) s from ({each}) found\n")
     return folder
 
 
@@ -44,9 +43,14 @@ def run(loaded: Any, folder: Path, *more: object, engine: str = "postgres") -> A
     return loaded(*of_queries, "--cache", "cold-per-run", "--no-plans", *more, "--json")
 
 
+def artifact(loaded: Any, document: Any, name: str) -> list[Any]:
+    (stored,) = loaded.results.rglob(f"{document['run_id']}/artifacts/{name}.json")
+    entries: list[Any] = json.loads(stored.read_text())
+    return entries
+
+
 def relations(loaded: Any, document: Any) -> dict[str, Any]:
-    (stored,) = loaded.results.rglob(f"{document['run_id']}/artifacts/io-relations.json")
-    return {entry["name"]: entry for entry in json.loads(stored.read_text())}
+    return {entry["name"]: entry for entry in artifact(loaded, document, "io-relations")}
 
 
 def test_a_table_is_placed_and_verified(loaded: Any, folder: Path) -> None:
@@ -65,9 +69,10 @@ def test_a_table_is_placed_and_verified(loaded: Any, folder: Path) -> None:
     assert document["part_bytes"]["relations"] == pytest.approx(moved, abs=100)
     (read,) = [io for io in every["hot"]["io"] if io["operation"] == "read"]
     assert read["role"] == "foreground" and read["calls"] > 50
-    times = {name: sum(io["ns"] for io in entry["io"]) for name, entry in every.items()}
     assert every["hot_pkey"]["table"] == "hot"
-    assert times["hot"] < 2_000_000 * read["calls"] / 5 < times["hot_pkey"] * read["calls"]
+    operations = artifact(loaded, document, "io-operations")
+    waiting = {entry["part"] for entry in operations if entry["modelled"]}
+    assert waiting & {"data", "relations"} == {"data"}
 
 
 @pytest.mark.parametrize("engine", ["mysql", "mariadb"])
@@ -136,6 +141,9 @@ def advise(loaded: Any, folder: Path, *more: object, engine: str = "postgres") -
 
 def test_the_table_that_is_read_at_random_is_named(loaded: Any, folder: Path) -> None:
     """Its verdict depends on the host: a model has none where other programs are at work."""
+    # Data are loaded and tables ranked; then no time is left for the arms.
+    spent = advise(loaded, folder, "--budget", "1ms,100MB")
+    assert (spent.code, "failed" in spent.json["error"]["hint"]) == (1, False)
     document = advise(loaded, folder, "--budget", "40s,100MB").json
     (answer,) = document["answers"]
     assert "hot" in answer["sentence"] and "cold" not in answer["sentence"]
@@ -146,7 +154,7 @@ def test_the_table_that_is_read_at_random_is_named(loaded: Any, folder: Path) ->
     sizes = {row["relation"]: row["bytes"] for row in answer["rows"]}
     for arm in moved:
         assert arm["bytes"] == sum(sizes[name] for name in arm["relations"])
-    assert any("table:hot" in arm["relations"] and arm["bytes_share"] < 0.5 for arm in moved)
+    assert "table:hot" in moved[-1]["relations"] and moved[-1]["bytes_share"] < 0.5
 
 
 @pytest.mark.parametrize(

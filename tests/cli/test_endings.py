@@ -402,6 +402,16 @@ WATCHED = ["run", "ycsb", "--engine", "rocksdb", "--placement", "ssd-both", "--r
         "--ramp-up", "3s", "--duration", "3s", "--rate", "200", "--repeats", "2"]  # fmt: skip
 #: The cheapest runs with an engine.
 REPEATED = ["run", "counting", "--engine", "duckdb", "--placement", "ssd-both", "--repeats", "6"]
+#: Before the command: its second run waits for a signal.
+SECOND_WAITS = """
+import signal
+from harness.workload import Session
+measured = Session.measured
+def first_measured(session):
+    Session.measured = lambda session: signal.pause()
+    measured(session)
+Session.measured = first_measured
+"""
 _CONTROL = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 
 
@@ -435,12 +445,14 @@ def test_a_terminal_shows_window_rate_p99_and_what_is_left(loaded):
     seconds = r" \d\.\d of {} s: [\d,]+ operations/s, p99 [\d.,]+ (µs|ms|s)"
     for phase, length in (("warm-up", 3), ("measurement", 3)):
         assert any(re.fullmatch(phase + seconds.format(length), line) for line in shown), shown
-    assert any(re.fullmatch(r"experiment \S+ 1 of 2 runs: 0:00:\d\d left", line) for line in shown)
+    assert any(
+        re.fullmatch(r"experiment \S+ 1 of 2 runs: \d+:\d\d:\d\d left", line) for line in shown
+    )
     assert max(len(line) for line in lines if "━" in line) <= 80
 
 
 def test_ctrl_c_says_what_is_kept_and_its_command_resumes(loaded):
-    process = loaded.start(*REPEATED, "--again", "--json", **TOYS)
+    process = loaded.start(*REPEATED, "--again", "--json", first=SECOND_WAITS, **TOYS)
     run_id = next(line for line in process.stderr if ": complete" in line).partition(":")[0]
     done = loaded.interrupt(process)
     assert done.code == 130, done.err

@@ -41,10 +41,14 @@ OURS = sorted(
 
 @pytest.fixture(autouse=True)
 def rates(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Lower the rates of windows, which leaves processors to other tests; they log 1 MiB."""
+    """Lower the rates of windows, which leaves processors to other tests; they log 1 MiB.
+
+    A client is killed soon, which leaves time before its window's end.
+    """
     for workload, rate in (("tpcc", 100), ("ycsb", 2000)):
         given = {**conformance._PARAMS[workload], "rate": rate}
         monkeypatch.setitem(cast("dict[str, Any]", conformance._PARAMS), workload, given)
+    monkeypatch.setattr(conformance, "_KILL_AFTER_S", 0.1)
 
 
 @pytest.mark.parametrize("engine", OURS)
@@ -155,7 +159,7 @@ def _after_restore(monkeypatch: pytest.MonkeyPatch, plant: Callable[[DuckDB], No
 
 
 def test_the_lab_finds_what_is_planted_and_is_removed(in_process):
-    """Two faults, and a delay of three times the base: no load of this host hides that."""
+    """Two faults, and a delay as long as the base: no load of this host hides that."""
     with progress_on_stderr(quiet=True) as progress, open_lab(progress) as lab:
         faults = [
             case
@@ -165,7 +169,7 @@ def test_the_lab_finds_what_is_planted_and_is_removed(in_process):
         for result in results(faults):
             assert result.passed, result.detail
         assert [run.spec.engine for run in lab.store.runs()] == ["duckdb", "rocksdb"]
-        effect = trial(lab, 3.0, updates=3)
+        effect = trial(lab, 1.0, updates=10)
         assert effect.truth < 1 and effect.estimate.value < 1
     assert not lab.root.exists()
     assert not in_process.settled()

@@ -161,12 +161,12 @@ def ramdisk(tmp_path):
 
 def test_a_disk_in_memory_that_is_held_stays_and_its_holder_is_named(ramdisk, tmp_path):
     disk, folder = ramdisk
-    where = {"ramdisk_path": folder, "ramdisk_restore": True, "ramdisk_patience_s": 1}
+    where = {"ramdisk_path": folder, "ramdisk_restore": True}
     # In a mount namespace of its own, which the unmounting does not reach.
     command = ["unshare", "--mount", "--propagation", "private", "sleep", "1000"]
     with subprocess.Popen(command) as holder:
         assert eventually(lambda: Path(f"/proc/{holder.pid}/comm").read_text() == "sleep\n")
-        refused = play(tmp_path, "ramdisk", "main", **where)
+        refused = play(tmp_path, "ramdisk", "main", **where, ramdisk_patience_s=1)
         holder.kill()
     assert refused.returncode != 0
     assert f"sleep (process {holder.pid})" in refused.stdout
