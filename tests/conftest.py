@@ -142,7 +142,13 @@ _GROUPS = {
     # What changes settings of the kernel.
     "settings": ("supervise/",),
     # What drops the page cache, and what counts on it.
-    "page_cache": ("host/test_page_cache", "host/test_cgroup", "micro/test_page_cache"),
+    "page_cache": (
+        "host/test_page_cache",
+        "host/test_cgroup",
+        "iotrace/test_counted_calls",
+        "micro/test_fio",
+        "micro/test_page_cache",
+    ),
 }
 _BEGINNINGS = {
     beginning: group for group, beginnings in _GROUPS.items() for beginning in beginnings

@@ -9,6 +9,10 @@ from collections.abc import Callable
 #: A bound on a hang, far above what a busy machine needs; never a measurement.
 PATIENCE_S = 300
 
+#: Limits at which what never ends is ended. Where a busy machine has not brought it as far as the
+#: test needs until then, the next one is tried.
+LIMITS_S = (0.5, 5, 50)
+
 
 def eventually(condition: Callable[[], object]) -> bool:
     """Return whether it comes true."""

@@ -105,7 +105,7 @@ def test_what_is_committed_during_a_checkpoint_is_in_a_second_file_of_the_wal(la
         reader.execute("rollback")
         return False
 
-    assert committed_meanwhile()
+    assert any(committed_meanwhile() for _ in range(20))  # a busy machine may let none by
     connection.execute("insert into u values (8)")
     assert {f.name for f in engine.files()[1:]} == names
     assert {f.name for f in opened(engine.processes()[0].pid) if ".wal" in f.name} <= names

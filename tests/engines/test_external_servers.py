@@ -218,8 +218,9 @@ def test_a_stopped_server_is_not_waited_for(server, external, monkeypatch):
     execute(external, "select 1")
     connection = external.connect()
     connection.execute("select 1")
-    monkeypatch.setenv("HARNESS_SILENCE", "statement=1,connect=1")
+    monkeypatch.setenv("HARNESS_SILENCE", "statement=1")
     waiting = external.connect()
+    monkeypatch.setenv("HARNESS_SILENCE", "statement=1,connect=1")
     stopped = [process.pid for process in server.processes()]
     for pid in stopped:
         os.kill(pid, signal.SIGSTOP)

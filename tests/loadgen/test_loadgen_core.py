@@ -120,10 +120,10 @@ def test_an_open_loop_shows_a_stall_and_a_closed_one_says_that_it_cannot(complet
     stalling = {"service_us": 200, "stall_ms": 200, "stall_every_ms": 1000}
     shape = {"connection": stalling, "duration_ns": 4 * S, "ramp_up_ns": 1 * S}
     opened = complete(mode=open_loop(1000), **shape)
-    # So many that a stall of all of the machine, which four would see, is not in a hundredth.
+    # Of so many operations, four see a stall, be it of the server or of the whole machine.
     closed = counted(complete, 20_000, connection=stalling)
-    assert ping_of(opened)[1].percentile(99) >= 100 * MS
-    assert ping_of(closed)[1].percentile(99) < 100 * MS
+    assert ping_of(opened)[1].percentile(90) >= 50 * MS
+    assert ping_of(closed)[1].percentile(90) < 50 * MS
     assert "coordinated omission" in closed["notes"]["loop"]
     assert "intended start" in opened["notes"]["loop"]
 

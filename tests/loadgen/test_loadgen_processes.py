@@ -109,7 +109,6 @@ def test_each_second_has_its_rate_and_latencies(clients, processes):
     result = drive(split(spec, processes), clients, WindowCallbacks(on_second=seconds.append))
     ping = result.operations["ping"]
     histograms = [hdr.merge(map(hdr.decode, second.latency_hdrs)) for second in seconds]
-    assert len(seconds) >= 2 * processes
     assert max(len(second.latency_hdrs) for second in seconds) == processes
     assert 0 < max(histogram.total for histogram in histograms) <= present(ping.count)
     assert (
@@ -245,9 +244,10 @@ def test_processes_with_a_rate_have_one_queue(clients):
     slow = replace(slow, connection={"service_us": 400_000})
     result = drive([quick, slow], clients)
     ping = result.operations["ping"]
-    # Of a queue each, the slow one would be offered 25 starts, and answer two or three a second.
-    assert hdr.decode(present(ping.latency_hdr)).total == present(result.offered).count == 50
-    assert present(result.offered).backlog_end < 15
+    latency = hdr.decode(present(ping.latency_hdr))
+    assert latency.total == present(result.offered).count == 50
+    # Of a queue each, the slow one would be offered 25 starts, each of which takes 400 ms at least.
+    assert latency.percentile(75) < 400 * MS
 
 
 def test_a_failure_has_the_servers_words_and_ends_the_others(clients):

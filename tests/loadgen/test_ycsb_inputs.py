@@ -90,7 +90,8 @@ def test_an_open_loop_keeps_its_rate(store):
 
 def test_stalls_are_seen_by_what_would_have_come(loadgen_build):
     """An engine inside the client that takes longer than the distance between two starts."""
-    offered = {"mode": {"kind": "open", "rate_per_s": 1_000_000}, "duration_ns": 2 * S}
+    mode = {"kind": "open", "rate_per_s": 20_000_000}
+    offered = {"mode": mode, "duration_ns": 100 * MS, "drain_ns": 0}
     alone = {"backend": "stub", "operations": None, "threads": 1, "connections": 1}
     spec = spec_of({"embedded": True, "retry_every": 2}, READ_ONLY, **offered, **alone)
     _, result = execute(loadgen_build / "loadgen", spec)

@@ -306,7 +306,7 @@ WRITES = """
     matrix: {kernel: [ntstore+sfence, store+sfence]}
     args: {pattern: random, access: 64, threads: 1}
 """
-SMALL = "{range: 16MiB, duration: 5ms}"
+SMALL = "{range: 16MiB, count: 10000}"
 
 
 @dataclass

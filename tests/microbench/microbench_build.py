@@ -98,18 +98,6 @@ def jobs(result: dict[str, Any]) -> list[dict[str, Any]]:
     return [measurement["repeats"][0]["jobs"][0] for measurement in result["measurements"]]
 
 
-def repeated(job: dict[str, Any]) -> dict[str, Any]:
-    """So often and so briefly that some repeat goes by without neighbours: see `best_rate`."""
-    return {"duration_ns": 20_000_000, "repeats": 20, "jobs": [job]}
-
-
-def best_rate(measurement: dict[str, Any]) -> float:
-    """Operations a second of the first job in the repeat that was disturbed least."""
-    return max(
-        float(repeat["jobs"][0]["operations_per_second"]) for repeat in measurement["repeats"]
-    )
-
-
 def runner(program: Path) -> Run:
     def run(targets, *measurements, seed: int = 1) -> dict[str, Any]:
         spec = spec_of(targets, *measurements, seed=seed)

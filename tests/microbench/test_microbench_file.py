@@ -190,7 +190,8 @@ def test_a_sync_serves_the_threads_that_wait_for_it(microbench, place, threads):
     facts, timed = measured_job["facts"], measured_job["window"]["operations"]
     assert measured_job["operations"] == 200
     assert total(facts["write_call_hdr"]) == total(measured_job["latency_hdr"]) == timed
-    assert timed / threads <= total(facts["sync_hdr"]) <= timed
+    # At the window's end, threads may be served by a sync that is no longer in it.
+    assert timed // threads <= total(facts["sync_hdr"]) <= timed
 
 
 def test_memory_that_is_touched_in_between_is_in_no_figure(microbench, memory):
@@ -212,9 +213,9 @@ def test_jobs_write_and_read_the_same_file_at_the_same_time(microbench, memory):
     half = 2 * MIB
     writer = {**log(range_bytes=half), "name": "writer"}
     reader = {**file(offset_bytes=half, range_bytes=half, threads=2), "name": "reader"}
-    measurement = {"duration_ns": 50 * MS, "jobs": [writer, reader]}
-    (repeat,) = microbench(target(memory), measurement)["measurements"][0]["repeats"]
-    assert all(job["operations"] > 0 for job in repeat["jobs"])
+    both = {"jobs": [{**job, "operations": 200} for job in (writer, reader)]}
+    (repeat,) = microbench(target(memory), both)["measurements"][0]["repeats"]
+    assert [job["operations"] for job in repeat["jobs"]] == [200, 200]
 
 
 def test_a_pace_is_kept_without_the_processor(microbench, memory):

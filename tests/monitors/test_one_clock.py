@@ -136,6 +136,7 @@ def test_a_stopped_server_leaves_its_hole_at_the_same_time_in_every_series(serve
     )
     for monitor in monitors:
         hole = [s for s in _since(monitor, stopped) if s["monotonic_ns"] < resumed]
+        del hole[-1]  # it may have been read from before until after
         assert len(hole) > 2, monitor.name
         assert not _moved(monitor, hole), monitor.name
 

@@ -109,8 +109,8 @@ def test_a_stopped_supervisor_is_killed_and_what_waits_for_it_fails(supervisor):
         watch.look(0)
         watch.look(LIMITS["supervisor"].seconds)
 
-    threading.Timer(0.1, end).start()
     with pytest.raises(RunFailed) as failed, watch.naming(), phase("stop"):
+        threading.Timer(0.1, end).start()
         supervisor.spawn(["true"])
     assert failed.value.problem == first_of(watch).failure().problem
     assert (first_of(watch).phase, first_of(watch).limit) == ("stop", "supervisor")
@@ -143,10 +143,16 @@ def test_what_cannot_be_killed_is_not_waited_for(supervisor):
     watch = Watch(supervisor.watch._supervisor, lambda: [cast(Process, Unkillable(process.id))])
     stop(process.pid)
     watch.look(0)
-    # Once this thread waits: an interruption while it starts another one may be lost.
-    thread = threading.Timer(0.5, watch.look, (LIMITS["stopped"].seconds,))
+    started = threading.Event()  # an interruption while it starts another thread may be lost
+
+    def look() -> None:
+        started.wait()
+        watch.look(LIMITS["stopped"].seconds)
+
+    thread = threading.Thread(target=look)
+    thread.start()
     with pytest.raises(RunFailed) as failed, watch.naming():
-        thread.start()
+        started.set()
         threading.Event().wait(PATIENCE_S)
     watch.stop()
     thread.join()
