@@ -29,7 +29,11 @@ from harness.units import MIB, suffixed_number
 
 _JAVA_SOURCES = Path(__file__).parent / "java"
 _PROGRAM, _INSTALLED = _JAVA_SOURCES / "driver", _JAVA_SOURCES / "installed"
-_BANNER = re.compile(r"(Spark (\d+(?:\.\d+)*).*, Java \S+)\n(.*)")
+_BANNER = re.compile(r"(Spark (\d+(?:\.\d+)*).*, Java (\S+))\n(.*)")
+#: Java addresses a larger heap otherwise than the archive's classes do.
+_ARCHIVE_HEAP = 32 << 30
+#: Settings that Spark reads, and does not list among its own.
+_UNKNOWN = ("spark.driver.defaultJavaOptions", "spark.executor.defaultJavaOptions")
 _OLDEST, _JAVA, _PACKAGE = (4,), "17", "tierbench.spark"
 
 
@@ -37,7 +41,8 @@ _OLDEST, _JAVA, _PACKAGE = (4,), "17", "tierbench.spark"
 class Installation(EngineVersion):
     """``jars``: their folder. ``classes``: our compiled programs; None: run from source.
 
-    ``java``: the program that runs them, with the ``java_options`` that Spark needs.
+    ``java``: the program that runs them, with the ``java_options`` that Spark needs. ``archive``:
+    of the classes, where ``harness engines install`` makes it; None: it makes none.
     """
 
     product = "Spark"
@@ -45,18 +50,28 @@ class Installation(EngineVersion):
     classes: Path | None
     java: str
     java_options: tuple[str, ...] = ()
+    archive: Path | None = None
 
     def command(self, classes: Path, *options: str) -> list[str]:
         """Return what runs a Java class whose name follows."""
-        path = f"{classes}:{self.jars}/*"
+        path = f"{self.jars}/*:{classes}"
         # The driver answers on its standard output, where the JVM would print warnings.
         flags = ("-XX:-UsePerfData", "-XX:+DisplayVMOutputToStderr")
         return [self.java, *flags, *self.java_options, *options, "-cp", path]
 
+    def sharing(self, heap: int) -> list[str]:
+        """Return Java's options for the archive of classes, if it fits a heap of this size.
+
+        Where it does not fit the Java or the jars, Java ignores it.
+        """
+        if self.archive is None or heap >= _ARCHIVE_HEAP or not self.archive.exists():
+            return []
+        return [f"-XX:SharedArchiveFile={self.archive}"]
+
     def complaints(self, settings: Mapping[str, str]) -> str:
         """Return what Spark itself finds wrong with the settings; empty: nothing."""
-        given = (f"{name}={value}" for name, value in settings.items())
-        return _output(self.jars, self.classes, self.java, "Settings", *given)
+        given = [f"{name}={value}" for name, value in settings.items() if name not in _UNKNOWN]
+        return _output(self.jars, self.classes, self.java, "Settings", *given) if given else ""
 
     def compiled_driver(self, context: EngineContext) -> Path:
         """Return the folder of our driver program, compiled as the engine's user."""
@@ -109,9 +124,10 @@ def _inspect(jars: Path, classes: Path | None, java: str, source: str) -> Instal
     match = _BANNER.fullmatch(_output(jars, classes, java, "Version"))
     if match is None:
         return None
-    build, version, options = match.groups()
+    build, version, release, options = match.groups()
+    archive = classes.with_name(f"classes-java-{release}.jsa") if classes is not None else None
     return Installation(
-        "spark", version, build, source, jars, classes, java, tuple(options.split())
+        "spark", version, build, source, jars, classes, java, tuple(options.split()), archive
     )
 
 
@@ -172,7 +188,7 @@ def checked(context: EngineContext, installation: Installation) -> dict[str, str
             "it is a secret, and settings are stored with the run",
             f"write it into a file that only you can read, and name it: --option {_FILE}=FILE",
         )
-    if given and (complaints := installation.complaints(given)):
+    if complaints := installation.complaints(given):
         raise UsageError(
             f"settings of {installation.title}", complaints, "correct the name or the value"
         )

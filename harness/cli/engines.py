@@ -81,7 +81,8 @@ def install(
             engine, _, version = name.partition("=")
             try:
                 prefix = paths.engines_prefix()
-                install.install(engine, prefix, progress, version=version or None)
+                folder = install.install(engine, prefix, progress, version=version or None)
+                registry.engine(engine).complete(folder, progress)
             except RunFailed as error:  # install the others too
                 failed.append(error)
     if len(failed) > 1:
