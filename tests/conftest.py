@@ -31,6 +31,9 @@ os.environ.setdefault("HARNESS_ENGINES", str(paths.engines_prefix()))
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
 
+# Each worker would import trio, which has a plugin for Hypothesis.
+os.environ["HYPOTHESIS_NO_PLUGINS"] = "1"
+
 
 #: What is undone as this process ends.
 _AT_EXIT = ExitStack()
@@ -270,9 +273,8 @@ def pytest_collection_finish() -> None:
     gc.enable()
 
 
-def pytest_unconfigure() -> None:
-    """Let modules free at the end what they count, so that none reports a leak."""
-    gc.unfreeze()
+# After pytest's own search for garbage: modules free what they count, so that none reports a leak.
+_AT_EXIT.callback(gc.unfreeze)
 
 
 _left_out: set[str] = set()
