@@ -48,11 +48,12 @@ HARNESS = str(ROOT / ".venv" / "bin" / "harness")
 WINDOW = ("--ramp-up", "0s" if SMOKE else "2s", "--duration", "2s" if SMOKE else "10s")
 TPCC = ("tpcc", "--warehouses", "1", "--users", "2", *WINDOW)
 RECORDS = "1000" if SMOKE else "20000"
+RATE = ("--rate", "200") if SMOKE else ()
 YCSB = ("ycsb", "--workload", "a", "--records", RECORDS, "--threads", "2", *WINDOW)
 COMMANDS: Mapping[str, Sequence[str]] = {
     "postgres": TPCC,
     "mysql": (*TPCC, "--set", "innodb_use_native_aio=OFF"),
-    "rocksdb": (*YCSB, "--set", "write_buffer_size=1048576"),
+    "rocksdb": (*YCSB, *RATE, "--set", "write_buffer_size=1048576"),
     "duckdb": ("tpch", "--scale", "0.1", "--test", "power", "--no-plans"),
 }  # fmt: skip
 CALLS = {

@@ -90,7 +90,7 @@ def main() -> None:
     parser = arguments(__doc__.split("\n")[0] if __doc__ else "")
     parser.add_argument("--engine", choices=("mysql", "mariadb"), default="mysql")
     parser.add_argument("--version", help="release to run of those found")
-    given = parsed(parser, **SMALL)
+    given = parsed(parser, **SMALL, engine="mariadb")
     options = {"version": given.version} if given.version else {}
     compare(given.engine, options, by_hand, given.scale, given.pairs)
 

@@ -43,6 +43,7 @@ from reports.compare import compare
 from reports.statistics import Ratio, decide, ratio_of
 
 _REPEATS, _TRIALS = (3, 1) if SMOKE else (7, 20)
+_PAIRS = 1 if SMOKE else _REPEATS * _TRIALS
 _PARAMETERS = {"scale": 0.1, "queries": [1, 3, 6, 12], "cache": "cold-per-query", "plans": False}
 if SMOKE:
     _PARAMETERS |= {"scale": 0.01, "queries": [6]}
@@ -51,7 +52,7 @@ _CALIBRATED = 2 if SMOKE else 10
 _PILOT_US, _PILOTS = 2000, 1 if SMOKE else 4
 _ALIKE: tuple[str, ...] = ("--engine", "duckdb", "--repeats", "6", "-pplans=false")
 if SMOKE:
-    _ALIKE = ("--engine", "duckdb", "--repeats", "1", "-pscale=0.01", "-pqueries=6")
+    _ALIKE = (*_ALIKE, "--repeats", "1", "-pscale=0.01", "-pqueries=6")
 #: Experiments in which nothing changes, and those with a busy loop.
 _QUIET, _BUSY = (1, 1) if SMOKE else (12, 8)
 #: Of which a canary takes its share: enough for one of a few seconds.
@@ -130,7 +131,7 @@ def planted() -> None:
         plain, delayed = _pairs(root, "pilot", _PILOT_US, _PILOTS)
         slope = float(np.median(delayed - plain) / np.median(plain)) / _PILOT_US
         delay_us = max(1, round(predicted / slope))
-        plain, delayed = _pairs(root, "trials", delay_us, _REPEATS * _TRIALS)
+        plain, delayed = _pairs(root, "trials", delay_us, _PAIRS)
         truth = math.exp(float(np.median(np.log(delayed / plain)))) - 1
         noise = float(np.sqrt(np.mean((np.log(delayed / plain) - math.log1p(truth)) ** 2)))
         scales = (1.0, *((1 + factor * predicted) / (1 + truth) for factor in (1.0, 1.5)))
