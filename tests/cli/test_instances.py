@@ -9,9 +9,9 @@ from run_values import uncontrolled, values
 from harness import hdr
 
 YCSB = ("run", "ycsb", "--placement", "ssd-both", "--records", "2000", "--threads", "2",
-        "--workload", "f", "--ramp-up", "1s", "--instances", "2")  # fmt: skip
+        "--workload", "f", "--rate", "300", "--ramp-up", "0s", "--instances", "2")  # fmt: skip
 TPCC = ("run", "tpcc", "--placement", "ssd-both", "--warehouses", "1", "--users", "2",
-        "--ramp-up", "1s", "--duration", "3s", "--instances", "2")  # fmt: skip
+        "--ramp-up", "0s", "--duration", "3s", "--instances", "2")  # fmt: skip
 
 
 def sums_up(run, rate, noun):
@@ -54,7 +54,7 @@ def test_two_databases_have_a_window_together_and_data_of_their_own(loaded, engi
 
 
 def test_the_conditions_hold_in_each_database(loaded):
-    run = loaded(*TPCC, "--engine", "postgres", "--json").run
+    run = loaded(*TPCC, "--engine", "postgres", "--rate", "100", "--json").run
     assert run["status"] == "complete", run["checks"]
     sums_up(run, "new_orders_per_minute", "transaction")
     for number in "12":

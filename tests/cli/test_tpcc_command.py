@@ -6,14 +6,15 @@ from run_values import uncontrolled, values, waits_add_up
 from harness import hdr
 
 POSTGRES = ("run", "tpcc", "--engine", "postgres", "--placement", "ssd-both", "--warehouses", "1")
-SHORT = ("--users", "4", "--ramp-up", "1s", "--duration", "2s")
+WINDOW = ("--ramp-up", "0s", "--duration", "2s")
+SHORT = ("--users", "4", *WINDOW)
 TRANSACTIONS = {"new_order", "payment", "order_status", "delivery", "stock_level"}
 
 
 @pytest.fixture(scope="module")
 def measured(loaded):
     """One short run, for all tests that look at one."""
-    return loaded(*POSTGRES, *SHORT, "--seed", "1", "--json")
+    return loaded(*POSTGRES, "--users", "2", *WINDOW, "--seed", "1", "--json")
 
 
 def test_a_run_gives_rates_latencies_and_consistent_data(loaded, measured):
@@ -107,7 +108,8 @@ def test_a_server_that_does_not_wait_for_its_log_is_found_to_lose(loaded):
     settings = [word for setting in lazy for word in ("--set", setting)]
     # Killed just behind one of the log's rare writes it has lost nothing.
     for seed in range(4):
-        argv = [*POSTGRES, *SHORT, "--test", "durability", *settings, "--seed", seed, "--json"]
+        argv = [*POSTGRES, *SHORT, "--test", "durability", *settings, "--rate", "200",
+                "--seed", seed, "--json"]  # fmt: skip
         done = loaded(*argv, "--retries", "0")
         if done.code == 1:
             break

@@ -1,7 +1,10 @@
 """Output of commands at 80 columns: no line is longer, and no name is cut."""
 
 import re
+import shutil
 import tarfile
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +20,7 @@ ON_RUNS = [
     ["runs", "sql", "SELECT run_id, placement, value FROM metrics JOIN runs USING (run_id)"],
     ["runs", "export"],
 ]
-#: Commands that draw charts, on the stored example alone: all runs of the session take a minute.
+#: Commands that draw charts.
 DRAWN = ["report -o page", "card -o page"]
 ON_THE_HOST = [
     "doctor",
@@ -48,30 +51,42 @@ def too_long(text: str) -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def golden(loaded: Any) -> Any:
-    """Return the session's results, with the runs of the stored example."""
-    unpack(loaded.results)
-    return loaded
-
-
-def unpack(results: Path) -> None:
+def example(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Results with the runs of the stored example."""
+    results = tmp_path_factory.mktemp("example")
     with tarfile.open(RUNS) as archive:
         archive.extractall(results, filter="data")
+    return results
+
+
+@pytest.fixture(scope="module")
+def every_kind(loaded: Any, example: Path) -> Callable[..., Any]:
+    """``harness`` with the results of the example and the session's newest run of each kind."""
+    results = example.with_name(f"{example.name}-and-session")
+    shutil.copytree(example, results)
+    for run in kinds(loaded).values():
+        shutil.copytree(loaded.results / "runs" / run["run_id"], results / "runs" / run["run_id"])
+    return partial(loaded, HARNESS_RESULTS=str(results))
+
+
+def kinds(harness: Callable[..., Any]) -> dict[tuple[str, str], Any]:
+    """The newest run of each workload and engine."""
+    runs = harness("runs", "list", "--json").json["runs"]
+    return {(run["spec"]["workload"], run["spec"]["engine"]): run for run in runs}
 
 
 @pytest.mark.parametrize("argv", ON_RUNS, ids=" ".join)
-def test_pages_of_runs_fit_80_columns(golden: Any, argv: list[str]) -> None:
-    done = golden(*argv, COLUMNS="80")
+def test_pages_of_runs_fit_80_columns(every_kind: Callable[..., Any], argv: list[str]) -> None:
+    done = every_kind(*argv, COLUMNS="80")
     assert done.code == 0, done.err
     assert too_long(done.out) == []
 
 
 @pytest.mark.parametrize("command", DRAWN)
 def test_drawn_pages_of_the_example_fit_80_columns(
-    loaded: Any, tmp_path: Path, command: str
+    loaded: Any, example: Path, command: str
 ) -> None:
-    unpack(tmp_path)
-    done = loaded(*command.split(), COLUMNS="80", HARNESS_RESULTS=str(tmp_path))
+    done = loaded(*command.split(), COLUMNS="80", HARNESS_RESULTS=str(example))
     assert done.code == 0, done.err
     assert done.out and too_long(done.out) == []
 
@@ -83,21 +98,21 @@ def test_pages_of_the_host_fit_80_columns(loaded: Any, command: str) -> None:
     assert done.out and too_long(done.out + done.err) == []
 
 
-def test_each_run_is_shown_within_80_columns_and_under_its_whole_name(golden: Any) -> None:
-    listed = golden("runs", "list", COLUMNS="80").out.split()
-    runs = golden("runs", "list", "--json").json["runs"]
-    kinds = {(run["spec"]["workload"], run["spec"]["engine"]): run for run in runs}
-    for run in kinds.values():
-        shown = golden("runs", "show", run["run_id"], COLUMNS="80").out
+def test_each_run_is_shown_within_80_columns_and_under_its_whole_name(
+    every_kind: Callable[..., Any],
+) -> None:
+    listed = every_kind("runs", "list", COLUMNS="80").out.split()
+    for run in kinds(every_kind).values():
+        shown = every_kind("runs", "show", run["run_id"], COLUMNS="80").out
         assert run["run_id"] in listed and run["run_id"] in shown.split()
         assert run["experiment"]["name"] in re.findall(r"[\w.@-]+", " ".join(listed))
         assert too_long(shown.partition("Traceback")[0]) == []
 
 
-def test_names_are_whole_in_tables(golden: Any) -> None:
+def test_names_are_whole_in_tables(loaded: Any) -> None:
     for argv, key in ((["model", "list"], "models"), (["micro", "list"], "suites")):
-        words = golden(*argv, COLUMNS="80").out.split()
-        assert all(entry["name"] in words for entry in golden(*argv, "--json").json[key])
+        words = loaded(*argv, COLUMNS="80").out.split()
+        assert all(entry["name"] in words for entry in loaded(*argv, "--json").json[key])
 
 
 @pytest.mark.parametrize("argv", REFUSED, ids=" ".join)
