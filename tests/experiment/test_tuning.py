@@ -89,7 +89,7 @@ def test_overrides_win() -> None:
 
 
 #: Small, ordinary and large: memory in GiB, scale, connections.
-HOSTS = ((0.25, 1.0, 0.0), (2.0, 10.0, 8.0), (64.0, 1000.0, 128.0), (1024.0, 10000.0, 1000.0))
+HOSTS = ((0.25, 1.0, 0.0), (4.0, 10.0, 8.0), (64.0, 1000.0, 128.0), (1024.0, 10000.0, 1000.0))
 
 
 def settings_of_every_profile(engine: str) -> Iterator[dict[str, str]]:
