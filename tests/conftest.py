@@ -162,13 +162,13 @@ _BEGINNINGS = {
 #: out.
 _SYSTEM = (
     "benchmarks/", "cli/", "vm/", "engines/", "loadgen/", "microbench/", "drivers/ycsb/",
-    "test_doc_examples", "test_packaging", "drivers/test_hammerdb_real",
+    "test_doc_examples", "test_packaging", "drivers/test_hammerdb_real", "drivers/test_replay",
     "drivers/test_script_clients", "iotrace/test_intervals",
     "iotrace/test_counted_calls", "iotrace/test_modelled_", "iotrace/test_planted_delays",
     "micro/test_fio", "observers/test_observing", "playbooks/test_experiment_role",
     "playbooks/test_every_place", "playbooks/test_roles", "reports/test_browser",
-    "reports/test_control_characters", "reports/test_every_kind_of_run", "rewrite/",
-    "supervise/test_kill_nine",
+    "reports/test_control_characters", "reports/test_every_kind_of_run",
+    "reports/test_site_browser", "rewrite/", "supervise/test_kill_nine",
     "workloads/test_parameters", "workloads/tpcc/test_tpcc_conditions",
     "workloads/ycsb/test_ycsb_checks", "workloads/tpch/test_refresh",
     "workloads/tpch/test_tpch_answers", "workloads/tpch/test_tpch_run",
