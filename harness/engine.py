@@ -576,8 +576,7 @@ class EngineFactory:
     ``options``: option names the spec's ``engine_options`` may carry, with a line of help each.
     ``workloads``: those that it brings SQL or calls for. ``placeable``: parts of an engine that
     the harness starts; ``not_placeable``: why others cannot be placed. ``relation_kinds``: what can
-    be placed by name. ``installation``: what would run; UsageError if there is none. ``complete``:
-    adds what quickens starts to the folder of an installation that `harness engines install` made.
+    be placed by name. ``installation``: what would run; UsageError if there is none.
     ``path_separators``: characters that its settings cannot have in a path. ``settings_of_file``:
     settings of the file of the engine's own form that an engine option names, over the tuning
     profile's and under the command line's; UsageError names file and line. ``read_server_file``:
@@ -603,7 +602,6 @@ class EngineFactory:
     settings_of_file: Callable[[EngineOptions, Path], FileSettings] = lambda *_: FileSettings()
     read_server_file: Callable[[EngineOptions, Path, str, str], ServerFile] | None = None
     note: str = ""
-    complete: Callable[[Path, Progress], None] = lambda *_: None
     external: Callable[[EngineContext], Engine] | None = None
     external_version: Callable[[EngineOptions], EngineVersion] | None = None
     external_option: str = "dsn"

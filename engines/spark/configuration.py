@@ -29,9 +29,7 @@ from harness.units import MIB, suffixed_number
 
 _JAVA_SOURCES = Path(__file__).parent / "java"
 _PROGRAM, _INSTALLED = _JAVA_SOURCES / "driver", _JAVA_SOURCES / "installed"
-_BANNER = re.compile(r"(Spark (\d+(?:\.\d+)*).*, Java (\S+))\n(.*)")
-#: Java addresses a larger heap otherwise than the archive's classes do.
-_ARCHIVE_HEAP = 32 << 30
+_BANNER = re.compile(r"(Spark (\d+(?:\.\d+)*).*, Java \S+)\n(.*)")
 #: Settings that Spark reads, and does not list among its own.
 _UNKNOWN = ("spark.driver.defaultJavaOptions", "spark.executor.defaultJavaOptions")
 _OLDEST, _JAVA, _PACKAGE = (4,), "17", "tierbench.spark"
@@ -41,8 +39,7 @@ _OLDEST, _JAVA, _PACKAGE = (4,), "17", "tierbench.spark"
 class Installation(EngineVersion):
     """``jars``: their folder. ``classes``: our compiled programs; None: run from source.
 
-    ``java``: the program that runs them, with the ``java_options`` that Spark needs. ``archive``:
-    of the classes, where ``harness engines install`` makes it; None: it makes none.
+    ``java``: the program that runs them, with the ``java_options`` that Spark needs.
     """
 
     product = "Spark"
@@ -50,23 +47,13 @@ class Installation(EngineVersion):
     classes: Path | None
     java: str
     java_options: tuple[str, ...] = ()
-    archive: Path | None = None
 
     def command(self, classes: Path, *options: str) -> list[str]:
         """Return what runs a Java class whose name follows."""
-        path = f"{self.jars}/*:{classes}"
+        path = f"{classes}:{self.jars}/*"
         # The driver answers on its standard output, where the JVM would print warnings.
         flags = ("-XX:-UsePerfData", "-XX:+DisplayVMOutputToStderr")
         return [self.java, *flags, *self.java_options, *options, "-cp", path]
-
-    def sharing(self, heap: int) -> list[str]:
-        """Return Java's options for the archive of classes, if it fits a heap of this size.
-
-        Where it does not fit the Java or the jars, Java ignores it.
-        """
-        if self.archive is None or heap >= _ARCHIVE_HEAP or not self.archive.exists():
-            return []
-        return [f"-XX:SharedArchiveFile={self.archive}"]
 
     def complaints(self, settings: Mapping[str, str]) -> str:
         """Return what Spark itself finds wrong with the settings; empty: nothing."""
@@ -124,10 +111,9 @@ def _inspect(jars: Path, classes: Path | None, java: str, source: str) -> Instal
     match = _BANNER.fullmatch(_output(jars, classes, java, "Version"))
     if match is None:
         return None
-    build, version, release, options = match.groups()
-    archive = classes.with_name(f"classes-java-{release}.jsa") if classes is not None else None
+    build, version, options = match.groups()
     return Installation(
-        "spark", version, build, source, jars, classes, java, tuple(options.split()), archive
+        "spark", version, build, source, jars, classes, java, tuple(options.split())
     )
 
 

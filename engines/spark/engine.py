@@ -11,13 +11,11 @@ Only folders with that mark are removed.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from pathlib import Path
 
 from engines._external import ExternalServer
 from engines._installation import workloads_in
 from engines._thread_waits import ThreadObserver
-from engines.spark.archive import make_archive
 from engines.spark.configuration import (
     AUTHENTICATE,
     cluster,
@@ -185,7 +183,6 @@ ENGINE = EngineFactory(
         "index": "Parquet files have no indexes",
     },
     make=LocalSpark,
-    complete=partial(make_archive, LocalSpark),
     installation=installed,
     settings_of_file=settings_of_file,
     external=SparkCluster,

@@ -6,7 +6,7 @@ import json
 import re
 import shlex
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -37,8 +37,6 @@ where b.v > (select avg(id) from range(10)) group by a.k order by 2 desc, 1 limi
 """
 #: The definitions of the tables, next to their folders, and a view of a file that is loaded.
 TABLES, _SOURCE = "_tables.json", "tierbench_source"
-#: A property of Java that has the word "sharing" where the archive of classes is in use.
-_JAVA_INFO = "java.vm.info"
 #: Of one start alone: runs that differ in nothing else are compared.
 _OF_A_START = {
     "spark.app.id",
@@ -76,8 +74,6 @@ class SqlOnSpark(WorkerEngine, ABC):
     load_format = "parquet"
     #: Of the driver's process.
     _memory: MemoryPolicy | None = None
-    #: Options of its Java for the archive of classes.
-    _sharing: Sequence[str] = ()
     unchangeable = "its tables are Parquet files, in which Spark changes no rows"
 
     def __init__(self, context: EngineContext) -> None:
@@ -108,11 +104,9 @@ class SqlOnSpark(WorkerEngine, ABC):
         log4j = scratch / "log4j2.properties"
         write_text(log4j, Path(__file__).with_name(log4j.name).read_text("utf-8"), self._user)
         heap = heap_bytes(self._settings)
-        self._sharing = self._installation.sharing(heap)
         command = self._installation.command(
             classes,
             f"-Xmx{heap >> 20}m",
-            *self._sharing,
             "-XX:-UseContainerSupport",  # it reads the control group's files all the time
             f"-Djava.io.tmpdir={scratch}",
             f"-Dlog4j2.configurationFile=file:{log4j}",
@@ -177,10 +171,8 @@ class SqlOnSpark(WorkerEngine, ABC):
 
     def effective_config(self) -> Mapping[str, str]:
         """Return what the driver reports, without secrets and what each start draws."""
-        settings = dict(self._request("configuration")["configuration"])
-        shared = "sharing" in settings.pop(_JAVA_INFO) and bool(self._sharing)
-        settings = {n: v for n, v in settings.items() if n not in _OF_A_START}
-        return {**recorded(settings), "java.class_archive": "used" if shared else "none"}
+        settings = self._request("configuration")["configuration"]
+        return recorded({n: v for n, v in settings.items() if n not in _OF_A_START})
 
     def bulk_load(self, request: LoadRequest) -> None:
         """Tables are folders of Parquet files: copies, or rewritten where types differ.

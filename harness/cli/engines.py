@@ -81,8 +81,7 @@ def install(
             engine, _, version = name.partition("=")
             try:
                 prefix = paths.engines_prefix()
-                folder = install.install(engine, prefix, progress, version=version or None)
-                registry.engine(engine).complete(folder, progress)
+                install.install(engine, prefix, progress, version=version or None)
             except RunFailed as error:  # install the others too
                 failed.append(error)
     if len(failed) > 1:

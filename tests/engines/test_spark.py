@@ -21,7 +21,6 @@ from patience import eventually, kill
 from scratch import session_directory
 
 from engines._settings import NOT_RECORDED
-from engines.spark.archive import classes_in
 from engines.spark.configuration import AUTHENTICATE, JAVA_OPTIONS, Installation, recorded
 from engines.spark.explain import translate
 from harness import paths, registry
@@ -165,7 +164,6 @@ def test_the_driver_has_no_rights_and_its_secret_is_nowhere(loaded, module_lab):
     assert folder.stat().st_uid == expected != 0
     config = loaded.effective_config()
     assert config["spark.authenticate"] == "true"
-    assert config["java.class_archive"] == "used"
     assert not [name for name in config if "secret" in name]
     texts = [folder / "cmdline", folder / "environ", *loaded._context.scratch.rglob("*.log")]
     assert not [path for path in texts if "authenticate.secret" in path.read_text("utf-8")]
@@ -365,18 +363,6 @@ def test_no_secret_of_a_file_is_in_the_driver_s_command_line(tmp_path):
         registry.engine("spark").settings_of_file({"conf": str(file)}, Path())
 
 
-def test_no_file_that_the_servers_user_names_gets_into_the_archive_of_classes():
-    listed = [
-        "# NOTE: Do not modify this file.",
-        "java/lang/Object id: 0",
-        "org/apache/spark/sql/Row$ id: 7",
-        "evil/Class id: 8 super: 0 source: /tmp/evil.jar",
-        "@lambda-proxy java/lang/Thread run ()Ljava/lang/Runnable;",
-    ]
-    names = ["java/lang/Object", "org/apache/spark/sql/Row$", listed[-1]]
-    assert classes_in("\n".join(listed)).splitlines() == names
-
-
 def test_java_s_options_of_a_file_are_no_unknown_settings(lab, tmp_path):
     file = tmp_path / "spark.conf"
     file.write_text("spark.driver.defaultJavaOptions -Xss8m\n")
@@ -469,7 +455,7 @@ def start_part(cluster: Cluster, name: str, *arguments: str) -> None:
     common = ("--host", "127.0.0.1", "--webui-port", "0")
     process = cluster.lab.supervisor.spawn(
         [
-            *installation().command(Path("/nonexistent"), "-Xmx256m", *installation().sharing(0)),
+            *installation().command(Path("/nonexistent"), "-Xmx256m"),
             *(f"org.apache.spark.deploy.{name}", *common, *arguments),
             *("--properties-file", cluster.options["conf"]),
         ],

@@ -157,7 +157,6 @@ public final class Driver {
 
     private Map<String, String> configuration() {
         Map<String, String> found = new TreeMap<>();
-        found.put("java.vm.info", System.getProperty("java.vm.info"));
         for (Tuple2<String, String> entry : spark.sparkContext().getConf().getAll()) {
             found.put(entry._1(), entry._2());
         }
