@@ -39,6 +39,7 @@ uint64_t now_ns(void);
 extern struct header *page; // NULL: nothing is counted
 static inline void *in_page(uint64_t at) { return (char *)page + at; }
 static inline struct models *models_of_page(void) { return in_page(PAGE_HEADER_BYTES); }
+static inline struct work *work_of_page(void) { return in_page(WORK_AT); }
 static inline struct head *heads_of_page(void) { return in_page(HEADS_AT); }
 static inline struct detail *details_of_page(void) { return in_page(DETAILS_AT); }
 static inline struct files *files_of_page(void) { return in_page(FILES_AT); }
@@ -182,11 +183,23 @@ struct due {
   uint64_t processor_ns; // of the kernel, for the request
   bool as_engine_saw;
   unsigned waits; // of the thread, one after the other: for the writes, the inode, the flush
+  uint64_t outside_ns; // processor time outside of the thread
+  enum urgency urgency; // of that
 };
 // When a call that began at `start` would have ended on the modelled device of its part.
 struct due due_at(struct thread *thread, const struct access *access, uint64_t start);
 // Whether a sync of the part's files is modelled altogether: the base tier need not make it.
 bool models_sync(enum part part);
+
+// outside.c
+struct outside {
+  struct work *work; // NULL: there is nothing to wait for
+  uint64_t until_ns;
+};
+// Requests that much processor time of the program kernel-work, if it is there, on this processor.
+struct outside request_work(enum urgency urgency, uint64_t ns);
+// Waits until it is used. Returns whether it was not yet.
+bool await_work(const struct outside *outside);
 
 // record.c
 void sleep_until(uint64_t until);

@@ -2,6 +2,7 @@
 //
 //   header   4 KiB: sizes, planted delays, mapped bytes
 //   models   64 KiB: devices that are modelled, and the state of their queues
+//   work     what Linux would do for modelled devices on each processor
 //   heads    one per slot: whose it is, and a cell of counters per role × part × operation
 //   details  one per slot: histograms and size classes per role × traced part × operation
 //   files    counters of each file, by a hash of its device and inode
@@ -16,7 +17,7 @@
 #include <stdint.h>
 
 #define PAGE_MAGIC 0x31435254424f4954ULL // "TIOBTRC1"
-#define PAGE_VERSION 24
+#define PAGE_VERSION 25
 #define PAGE_SLOTS 1024
 #define PAGE_NAME 16
 
@@ -117,8 +118,9 @@ struct device {
   // By how much a sync takes longer that writes the file's inode, and its processor time; 0: none does.
   uint64_t inode_longer_ns;
   uint64_t inode_processor_ns;
-  // Processor time of a request outside of its thread: of interrupts and of the kernel's threads.
-  uint64_t outside_ns[OPERATIONS];
+  // Processor time of a request outside of its thread, by service, and who uses it (enum urgency).
+  uint64_t outside_ns[SERVICES];
+  uint64_t outside_urgency;
   // By enum operation, syncs by bytes that are dirty; the last: of syncs after writes beyond the
   // end of what was written of the file, which the file system has to note, too.
   struct service service[SERVICES];
@@ -150,9 +152,30 @@ struct models {
   uint64_t chunks_lost; // pages that found no chunk: they are never resident
 };
 _Static_assert(sizeof(struct service) == 2248, "the writer knows this layout");
-_Static_assert(sizeof(struct device) == 66 * 8 + 4 * 2248, "the writer knows this layout");
+_Static_assert(sizeof(struct device) == 68 * 8 + 4 * 2248, "the writer knows this layout");
 _Static_assert(sizeof(struct state) == 141 * 8, "the harness clears it");
 _Static_assert(sizeof(struct models) <= MODEL_BYTES, "models fit");
+
+// Work outside of the calling threads ----------------------------------------------
+//
+// A call adds what Linux would use of the processors for its request, in interrupts and in threads of
+// its own; the threads of the program kernel-work, one of each urgency for each processor, use it.
+
+#define WORK_PROCESSORS 512
+// URGENT: precedes whatever else runs on its processor, as interrupts and the threads of block devices'
+// queues do. ORDINARY: waits for any processor, as a loop device's workers do.
+enum urgency { URGENT, ORDINARY, URGENCIES };
+
+struct work {
+  uint64_t requested_ns; // of all calls so far
+  uint64_t done_ns;
+  uint32_t present;   // a thread of the program is there
+  uint32_t idle;      // futex: it sleeps until this is 0
+  uint32_t awaited;   // a call waits for its work
+  uint32_t completed; // futex: another number whenever awaited work may be done
+  uint64_t unused[4]; // a line of the processors' caches
+};
+_Static_assert(sizeof(struct work) == 64, "a line");
 
 // 512 pages of 4 KiB of one file, which is known by a hash of its device and inode.
 #define CHUNKS (1 << 18)
@@ -254,7 +277,8 @@ struct files {
 };
 
 #define PAGE_HEADER_BYTES 4096
-#define HEADS_AT (PAGE_HEADER_BYTES + MODEL_BYTES)
+#define WORK_AT (PAGE_HEADER_BYTES + MODEL_BYTES)
+#define HEADS_AT (WORK_AT + URGENCIES * WORK_PROCESSORS * (uint64_t)sizeof(struct work))
 #define DETAILS_AT (HEADS_AT + PAGE_SLOTS * (uint64_t)sizeof(struct head))
 #define FILES_AT (DETAILS_AT + PAGE_SLOTS * (uint64_t)sizeof(struct detail))
 #define INDEX_AT (FILES_AT + (uint64_t)sizeof(struct files))

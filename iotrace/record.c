@@ -105,9 +105,6 @@ static uint64_t sleep_towards(struct thread *thread, uint64_t deadline) {
     uint64_t step = WAKE_STEPS_DOWN * WAKE_STEP_NS;
     thread->wake_ns -= thread->wake_ns < step ? thread->wake_ns : step;
   }
-  if (woken > deadline + WAITED_NS) {
-    thread->wanted = CALLS_WANTED;
-  }
   return woken;
 }
 
@@ -122,16 +119,27 @@ uint64_t wait_until(struct thread *thread, uint64_t now, uint64_t deadline) {
 
 // A sync waits for its writes, and then for the flush, which begins later where the thread got no
 // processor in between. While no other thread wants one, further sleeps would only use processor time.
-static uint64_t wait_in_turn(struct thread *thread, uint64_t now, uint64_t deadline, bool wanted,
+// What Linux does meanwhile outside of the thread may end later than the device.
+static uint64_t wait_in_turn(struct thread *thread, const struct due *due, uint64_t deadline,
                              unsigned waits) {
-  for (; wanted && waits > 1; waits--) {
+  uint64_t now = now_ns();
+  for (uint64_t outside_ns = due->outside_ns / waits; waits > 0; waits--) {
+    struct outside outside = request_work(due->urgency, outside_ns);
     uint64_t done = deadline > now ? now + (deadline - now) / waits : now;
-    if (done > now + thread->wake_ns) {
+    if (waits == 1) {
+      now = wait_until(thread, now, done);
+    } else if (done > now + thread->wake_ns) {
       now = sleep_towards(thread, done);
-      deadline += now > done + WAITED_NS ? now - done : 0;
+    }
+    if (await_work(&outside)) {
+      now = now_ns();
+    }
+    if (now > done + WAITED_NS) {
+      thread->wanted = CALLS_WANTED;
+      deadline += now - done;
     }
   }
-  return wait_until(thread, now, deadline);
+  return now;
 }
 
 static long times_preempted(void) {
@@ -304,16 +312,12 @@ static void add_inode(const struct access *access, struct due *due) {
   }
 }
 
-// Interrupts and the kernel's threads take the processors from whoever wants them.
-static bool add_outside(struct thread *thread, const struct access *access, struct due *due) {
+static void add_outside(const struct access *access, struct due *due) {
   const struct models *models = models_of_page();
-  bool wanted = thread->wanted != 0;
-  thread->wanted -= wanted;
-  if (wanted) {
-    due->processor_ns +=
-        models->devices[models->device_of[access->part] - 1].outside_ns[access->operation];
-  }
-  return wanted;
+  const struct device *device = &models->devices[models->device_of[access->part] - 1];
+  bool grown = access->operation == SYNC && access->growth != NO_GROWTH;
+  due->outside_ns = device->outside_ns[grown ? OPERATIONS : (unsigned)access->operation];
+  due->urgency = device->outside_urgency == URGENT ? URGENT : ORDINARY;
 }
 
 // Durations that an engine saw contain its waiting for processors, for which calls wait here, too:
@@ -342,7 +346,9 @@ static uint64_t wait_for_device(struct thread *thread, struct cell *cell, const 
   }
   bool works = add_work(thread, access, &due);
   add_way_to_processor(access, &due, end);
-  bool wanted = add_outside(thread, access, &due);
+  add_outside(access, &due);
+  bool wanted = thread->wanted != 0;
+  thread->wanted -= wanted;
   uint64_t copied_ns = due.copies ? end - call->start_ns : 0; // part of filling
   due.end_ns += later(copied_ns, due.filling_ns) - due.filling_ns;
   struct distribution *distribution =
@@ -362,7 +368,7 @@ static uint64_t wait_for_device(struct thread *thread, struct cell *cell, const 
     processor_ns += later(due.filling_ns, copied_ns) - copied_ns;
     begun = processor_ns != 0 ? clock_ns(CLOCK_THREAD_CPUTIME_ID) : 0;
     uint64_t lost = use_processor(later(processor_ns, thread->excess_ns) - thread->excess_ns);
-    end = wait_in_turn(thread, now_ns(), due.end_ns + lost, wanted, due.waits);
+    end = wait_in_turn(thread, &due, due.end_ns + lost, wanted ? due.waits : 1);
   }
   if (due.as_engine_saw && end > due.end_ns) {
     add_overdue(thread, end - due.end_ns);

@@ -44,6 +44,7 @@ from harness.host.processors import format_cpus
 from harness.host.threads import affinity_check
 from harness.host.tmpfs_room import TmpfsRoom
 from harness.iotrace.intervals import TimedIo
+from harness.iotrace.kernel_work import PROGRAM, kernel_work
 from harness.iotrace.page import LIBRARY, IoTrace, parse_plant
 from harness.models.device import models_table
 from harness.models.page_cache import page_cache
@@ -346,6 +347,7 @@ class _EngineAtWork:
             trace.directories = {part: places[part] for part in parts}
             self.session.timed_io = TimedIo(trace, engine.processes, self._model_devices)
             self._model_devices([])
+            self._work_as_kernel(trace)
             for text in self.resolved.spec.plant:
                 parse_plant(text).apply(trace.page)
 
@@ -364,6 +366,15 @@ class _EngineAtWork:
             )
             names = {part: self.resolved.tiers[part].name for part in models}
             self.trace.page.model(models_table(models, names, cache))
+
+    def _work_as_kernel(self, trace: IoTrace) -> None:
+        """Use the processor time that modelled devices need outside of the engine's threads."""
+        program = find_native(PROGRAM)
+        if any(any(model.outside_ns.values()) for model in self.resolved.models.values()):
+            assert program is not None  # built with the trace
+            readable = self.stack.enter_context(self.env.readable(program))
+            user = self.env.credentials
+            self.stack.enter_context(kernel_work(readable, trace.page, user))
 
     def record_config(self, config: Mapping[str, str]) -> None:
         """Record the program with what it says of its own configuration."""

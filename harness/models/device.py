@@ -50,7 +50,7 @@ _SUFFIX = ".yml"
 #: Keys of a file whose values a model has as they are.
 AS_STATED = (
     *("name", "description", "basis", "source", "made_of", "page_cache", "parallel"),
-    *("volatile_cache", "directions", "in_engine"),
+    *("outside_waits", "volatile_cache", "directions", "in_engine"),
 )
 #: What each part of an engine does to its files.
 _NEEDS: Mapping[str, tuple[str, ...]] = {
@@ -121,7 +121,8 @@ class DeviceModel:
     ``elsewhere_ns``: by operation, by how much a request takes longer while calls are made on
     several processors, of which one gets the device's interrupts; without syncs of files that grew.
     ``outside_ns``: by operation, the processor time of a request of 4 KiB outside of its thread, of
-    interrupts and of the kernel's threads; it counts where processors are wanted.
+    interrupts and of the kernel's threads. ``outside_waits``: these threads have no priority over
+    the engine's, as those of a loop device, and the call waits for them.
     ``directions``: whether reads and writes (syncs among them) share the servers and what the
     device moves, or have each their own.
     ``basis``: ``measured`` (on a tier), ``published``, ``target`` (a vendor's promise),
@@ -148,6 +149,7 @@ class DeviceModel:
     depth_longer_ns: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
     elsewhere_ns: Mapping[str, int] = field(default_factory=dict)
     outside_ns: Mapping[str, int] = field(default_factory=dict)
+    outside_waits: bool = False
     directions: Directions = "shared"
     volatile_cache: bool = True
     in_engine: bool = False
@@ -168,7 +170,7 @@ class DeviceModel:
         return content_hash(
             {
                 **attributes(self, "page_cache", "parallel", "bandwidth", "fill_ns"),
-                **attributes(self, "volatile_cache", "directions", "in_engine"),
+                **attributes(self, "outside_waits", "volatile_cache", "directions", "in_engine"),
                 "burst": dict(self.burst_bytes),
                 "processor": dict(self.processor_ns),
                 "after_work": {
@@ -418,7 +420,7 @@ def _device(model: DeviceModel, cache: PageCache) -> bytes:
     unused = MOST_DEPTH_SIZES - len(depth_bytes)
     pages = _UNLIMITED_PAGES if cache.size_bytes is None else cache.size_bytes // _PAGE_BYTES
     return struct.pack(
-        "<66Q",
+        "<68Q",
         min(model.parallel, MOST_PARALLEL),
         int(model.directions == "separate"),
         _ps_per_byte(model, "read"),
@@ -447,6 +449,8 @@ def _device(model: DeviceModel, cache: PageCache) -> bytes:
         inode.longer_ns,
         inode.processor_ns,
         *(model.outside_ns.get(operation, 0) for operation in OPERATIONS),
+        model.outside_ns.get(GROWN, model.outside_ns.get("sync", 0)),
+        int(model.outside_waits),
     ) + b"".join(
         _service(model.points.get(operation, ()), model.bandwidth.get(direction(operation), 0))
         for operation in SERVICES

@@ -15,6 +15,7 @@ _Rate = Annotated[
     str, whole("([0-9]*[.])?[0-9]+ *[KMGT]i?B/s", "bytes per second, such as 550MB/s")
 ]
 _Operation = Literal["read", "write", "sync"]
+_Service = Literal["read", "write", "sync", "grown_sync"]
 _Direction = Literal["read", "write"]
 Directions = Literal["shared", "separate"]
 _Text = Annotated[str, Meta(min_length=1)]
@@ -151,13 +152,20 @@ class DeviceDocument(
         ),
     ] = field(default_factory=dict)
     outside: Annotated[
-        Mapping[_Operation, _Duration],
+        Mapping[_Service, _Duration],
         Meta(
             min_length=1,
             description="processor time of a request of 4 KiB outside of its thread, of interrupts "
             "and the kernel's threads, such as sync: 35us",
         ),
     ] = field(default_factory=dict)
+    outside_waits: Annotated[
+        bool,
+        Meta(
+            description="whether these threads wait for a processor as any program's, as a loop "
+            "device's do"
+        ),
+    ] = False
     directions: Annotated[
         Directions,
         Meta(

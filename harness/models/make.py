@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from statistics import mean, median
@@ -17,6 +18,7 @@ from harness.models.device import (
     GROWN,
     MOST_PARALLEL,
     OPERATIONS,
+    SERVICES,
     DeviceModel,
     Extra,
     SizePoint,
@@ -60,10 +62,20 @@ _AFTER_WORK, _ELSEWHERE, _OUTSIDE = "_after_work", "_elsewhere", "_outside"
 _NEEDED = (
     *MEASURED,
     *(f"{name}{end}" for end in (_AFTER_WORK, _ELSEWHERE, _OUTSIDE) for name in OPERATIONS),
-    *("sync_inode", "parallel", "parallel_cold", "cold_read", "scan", "checkpoint"),
+    *(
+        f"{GROWN}{_OUTSIDE}",
+        "sync_inode",
+        "parallel",
+        "parallel_cold",
+        "cold_read",
+        "scan",
+        "checkpoint",
+    ),
 )
 #: With fewer calls that did not wait for a throttle, durations of a size are not known.
 _LEAST_SHARE = 0.03
+#: A device whose work is done by workers of ordinary priority.
+_LOOP_DEVICE = re.compile(r"/dev/loop\d")
 #: Tier kinds whose files are buffered in the page cache.
 _BUFFERED = ("block", "fs-nodax", "sector")
 
@@ -131,9 +143,10 @@ def model_of(run: StoredRun, name: str) -> DeviceModel:
         if in_memory
         else dict(_longer_at_depth(metrics, parallel, elsewhere_ns["read"], bursts["read"])),
         elsewhere_ns=elsewhere_ns if buffered else {},
-        outside_ns={operation: _outside_ns(metrics, operation) for operation in OPERATIONS}
+        outside_ns={service: _outside_ns(metrics, service) for service in SERVICES}
         if buffered
         else {},
+        outside_waits=buffered and bool(_LOOP_DEVICE.match(facts.device or "")),
         volatile_cache=facts.volatile_cache is not False,
         directions="separate" if sum(at_once.values()) >= _SEPARATE else "shared",
         readahead_bytes=facts.readahead_bytes or DEFAULT_READAHEAD_BYTES,
@@ -322,9 +335,9 @@ def _processor_ns(metrics: Sequence[Metric], measurement: str) -> int:
     return max(0, round(time_ns))
 
 
-def _outside_ns(metrics: Sequence[Metric], operation: str) -> int:
+def _outside_ns(metrics: Sequence[Metric], service: str) -> int:
     """Return the processor time of an operation of the smallest size outside of its thread."""
-    outside = _smallest(metrics, "operation_outside_ns", f"{operation}{_OUTSIDE}")
+    outside = _smallest(metrics, "operation_outside_ns", f"{service}{_OUTSIDE}")
     return max(0, round(median(outside.samples or ())))
 
 

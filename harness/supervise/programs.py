@@ -159,18 +159,21 @@ def start(
     stderr: int | IO[Any] = subprocess.DEVNULL,
     env: Mapping[str, str] | None = None,
     cwd: Path = Path("/"),
+    user: Credentials | None = None,
     descriptors: Sequence[int] = (),
+    priority: int = 0,
 ) -> subprocess.Popen[bytes]:
     """Start a program that the caller ends.
 
-    It dies with the thread that calls, too, which must live as long as it.
+    It dies with the thread that calls, too, which must live as long as it. ``priority``: its nice
+    value, where we may set that.
     """
     return _popen(
         [str(word) for word in command],
         stdin=stdin,
         stdout=stdout,
         stderr=stderr,
-        **_common(env, cwd, None, False, descriptors),
+        **_common(env, cwd, user, False, descriptors, priority),
     )
 
 
@@ -236,17 +239,18 @@ def _common(
     user: Credentials | None,
     foreign: bool,
     descriptors: Sequence[int],
+    priority: int = 0,
 ) -> dict[str, Any]:
     return {
         "env": minimal_environment(cwd) | dict(env or {}),
         "cwd": cwd,
         "pass_fds": descriptors,
         "start_new_session": True,  # away from our terminal
-        "preexec_fn": partial(_prepare, os.getpid(), user, foreign or user is not None),
+        "preexec_fn": partial(_prepare, os.getpid(), user, foreign or user is not None, priority),
     }
 
 
-def _prepare(parent: int, user: Credentials | None, foreign: bool) -> None:
+def _prepare(parent: int, user: Credentials | None, foreign: bool, priority: int) -> None:
     """Prepare a forked child before exec."""
     if foreign:
         linux.die_with_parent(parent, signal.SIGTERM)
@@ -254,6 +258,9 @@ def _prepare(parent: int, user: Credentials | None, foreign: bool) -> None:
         if program := os.fork():
             _end_what_is_left(program)
         parent = os.getppid()
+    if priority:
+        with suppress(PermissionError):
+            os.setpriority(os.PRIO_PROCESS, 0, priority)
     if user is not None:
         os.setgroups([])
         os.setresgid(user.gid, user.gid, user.gid)

@@ -24,8 +24,8 @@
  * system without a journal the next sync writes the inode: in one of 40 that follow one another, but in
  * each of a log that is synced every 4 ms. With `retimed` the file's time is set back before each write.
  * Neither that time nor its processor time is part of a figure.
- * With `outside`, threads of the lowest priority fill the processors, which tells what an operation
- * uses of them outside of its own thread (file_outside.c).
+ * With `outside`, what an operation uses of the processors outside of its own thread is measured, while
+ * nothing else runs (file_outside.c).
  *
  * The first word of each 4 KiB of a file states its place: every read that begins there is checked,
  * and after each repeat a sample of the file.
@@ -254,7 +254,7 @@ static void begin(struct mb_thread *thread)
     if (caller->fd < 0)
         tb_fail(&thread->error, "opening the file: %s", strerror(errno));
     if (file->outside)
-        caller->outside = mb_outside_begin(&caller->cpus, &thread->error);
+        caller->outside = mb_outside_begin(&thread->error);
     if (file->queue_depth == 1)
         return;
     caller->requests = tb_allocate(file->queue_depth, sizeof *caller->requests);
@@ -273,7 +273,7 @@ static void work(struct mb_thread *thread, uint64_t count)
     if (*thread->error.text)
         return;
     if (thread->recording && file->outside)
-        mb_outside_note(((struct caller *)thread->own)->outside);
+        mb_outside_note(((struct caller *)thread->own)->outside, &thread->error);
     uint64_t done = file->queue_depth > 1 ? mb_file_work_queued(thread, count)
                                           : mb_file_work_one_by_one(thread, count);
     thread->done.operations += done;
@@ -289,7 +289,8 @@ static void end(struct mb_thread *thread)
     mb_file_drain(thread, file);
     if (file->outside) {
         uint64_t operations = thread->done.operations;
-        file->outside_ns = mb_outside_end(caller->outside) / (double)(operations ? operations : 1);
+        file->outside_ns = mb_outside_end(caller->outside, &thread->error);
+        file->outside_ns /= (double)(operations ? operations : 1);
     }
     pthread_mutex_lock(&adding);
     tb_hdr_add(&file->calls, &caller->calls);

@@ -63,9 +63,9 @@ struct caller {
     uint32_t *idle, idle_count; /* requests that are not under way */
 };
 
-struct mb_outside *mb_outside_begin(const cpu_set_t *cpus, struct tb_error *error);
-void mb_outside_note(struct mb_outside *outside);
-double mb_outside_end(struct mb_outside *outside);
+struct mb_outside *mb_outside_begin(struct tb_error *error);
+void mb_outside_note(struct mb_outside *outside, struct tb_error *error);
+double mb_outside_end(struct mb_outside *outside, struct tb_error *error);
 
 uint64_t mb_file_next_offset(struct mb_thread *thread, const struct file_job *file,
                              struct part *part);

@@ -8,7 +8,8 @@
 #include <sys/syscall.h>
 #include <time.h>
 
-int sleeps, used_us; // processor time, which passes while it is looked at
+int sleeps;
+static int used_us; // processor time, which passes while it is looked at
 static uint64_t now = 1000000000;
 static char *late;
 

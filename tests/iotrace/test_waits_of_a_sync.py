@@ -13,17 +13,15 @@ from harness.models.device import Extra
 def syncs(trace, run, late_wakes, virtual_time):
     """Make syncs of 100 ms: the sleeps and the milliseconds of each.
 
-    ``processors``: on which they are made in turn. ``counted``: in place of sleeps (late_wakes.c).
+    ``processors``: on which they are made in turn.
     """
 
-    def syncs(
-        late_ms, calls, written=4096, moves=0, reserve=0, processors=(), counted="sleeps", **model
-    ):
+    def syncs(late_ms, calls, written=4096, moves=0, reserve=0, processors=(), **model):
         use(trace, replace(buffered(read=1, write=1, sync=100_000), **model))
         virtual_time(late_ms)
         printed = run(
             OPEN_TABLE + "import ctypes, time\n"
-            f"count = ctypes.c_int.in_dll(ctypes.CDLL({str(late_wakes)!r}), {counted!r})\n"
+            f"count = ctypes.c_int.in_dll(ctypes.CDLL({str(late_wakes)!r}), 'sleeps')\n"
             f"ctypes.CDLL(None).fallocate(fd, 1, 0, ctypes.c_long({reserve}))\n"
             f"processors = {list(processors)}\n"
             f"for i in range({calls}):\n"
@@ -49,14 +47,6 @@ def test_after_a_late_wake_syncs_wait_for_their_writes_and_for_the_flush(syncs):
         *((1, 100), (1, 150), (2, 150)),
         *prompt,
         *[(1, 100)] * 2,
-    ]
-
-
-def test_after_a_late_wake_calls_use_what_the_device_uses_outside_of_the_thread(syncs):
-    made = syncs([50, 0], 11, counted="used_us", outside_ns={"sync": 30_000_000})
-    assert [(round(used_us / 1000), ms) for used_us, ms in made] == [
-        *((0, 150), *[(30, 100)] * 8),
-        *[(0, 100)] * 2,
     ]
 
 

@@ -11,7 +11,7 @@ from report_runs import Case, driven, histogram, metric, tier_document, write
 
 from harness import hdr
 from harness.experiment.placement import parse_placement
-from harness.models.device import OPERATIONS, DeviceModel
+from harness.models.device import OPERATIONS, SERVICES, DeviceModel
 from harness.models.make import MEASURED, SUITE
 from harness.models.score import ScoreStore
 from harness.store.run_store import Store
@@ -143,7 +143,8 @@ def device_suite(
         }
         on_all = [us * US] * 500 + [us * 1.5 * US] * 500  # on two processors
         metrics.append(metric(MEASURED[operation], histogram(on_all), "lower", **elsewhere))
-        outside: dict[str, Any] = {"measurement": f"{operation}_outside", "access_size_bytes": 4096}
+    for service in SERVICES:
+        outside: dict[str, Any] = {"measurement": f"{service}_outside", "access_size_bytes": 4096}
         metrics.append(metric("operation_outside_ns", [us * US / 5], "lower", **outside))
     rate = 1.2345e9 / us
     metrics.append(metric("bandwidth_bytes_per_second", [rate], "higher", measurement="scan"))

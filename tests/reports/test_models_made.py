@@ -7,7 +7,7 @@ import pytest
 from explained_runs import device_suite
 from report_runs import histogram, metric
 
-from harness.models.device import OPERATIONS, load_model
+from harness.models.device import OPERATIONS, SERVICES, load_model
 from harness.models.make import as_yaml, model_of
 from harness.store.runs import StoredRun
 
@@ -114,7 +114,15 @@ def test_a_model_keeps_what_calls_take_longer_on_other_processors(tmp_path):
 def test_a_model_keeps_what_calls_use_outside_of_their_thread(tmp_path):
     path = tmp_path / "made.yml"
     path.write_text(as_yaml(model_of(device_suite(tmp_path, "ssd", 100), "made")))
-    assert load_model(path).outside_ns == dict.fromkeys(OPERATIONS, 20_000)
+    assert load_model(path).outside_ns == dict.fromkeys(SERVICES, 20_000)
+
+
+@pytest.mark.parametrize(("device", "waits"), [("/dev/vda", False), ("/dev/loop7", True)])
+def test_calls_wait_for_the_threads_of_a_loop_device(tmp_path, device, waits):
+    run = with_fact(device_suite(tmp_path, "ssd", 100), "device", device)
+    path = tmp_path / "made.yml"
+    path.write_text(as_yaml(model_of(run, "made")))
+    assert load_model(path).outside_waits is waits
 
 
 @pytest.mark.parametrize(("measurement", "way"), [("scan", "read"), ("checkpoint", "write")])
@@ -126,13 +134,18 @@ def test_bandwidth_is_that_of_the_page_cache_s_large_requests(tmp_path, measurem
     assert model_of(run, "made").bandwidth[way] == pytest.approx(4e9, rel=0.02)
 
 
-@pytest.mark.parametrize(("fact", "flushes"), [(True, True), (False, False), (None, True)])
-def test_a_model_keeps_whether_a_sync_flushes_a_cache(tmp_path, fact, flushes):
-    run = device_suite(tmp_path, "ssd", 100)
+def with_fact(run: StoredRun, name: str, fact: Any) -> StoredRun:
+    """The run with another fact of its tier."""
     manifest = run.directory / "manifest.json"
     document = json.loads(manifest.read_text())
-    document["tiers"][0]["facts"]["volatile_cache"] = fact
+    document["tiers"][0]["facts"][name] = fact
     manifest.write_text(json.dumps(document))
+    return StoredRun(run.directory)
+
+
+@pytest.mark.parametrize(("fact", "flushes"), [(True, True), (False, False), (None, True)])
+def test_a_model_keeps_whether_a_sync_flushes_a_cache(tmp_path, fact, flushes):
+    run = with_fact(device_suite(tmp_path, "ssd", 100), "volatile_cache", fact)
     path = tmp_path / "made.yml"
-    path.write_text(as_yaml(model_of(StoredRun(run.directory), "made")))
+    path.write_text(as_yaml(model_of(run, "made")))
     assert load_model(path).volatile_cache is flushes

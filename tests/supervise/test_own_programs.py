@@ -36,6 +36,9 @@ if sys.argv[1] == "start":
     process = programs.start(started)
     print(process.pid, flush=True)
     process.wait()
+elif sys.argv[1] == "start-as-user":
+    prints = ["sh", "-c", "echo $$; exec sleep 1000"]
+    programs.start(prints, stdout=1, user=unprivileged()).wait()
 else:
     import subprocess
     popen = subprocess.Popen.__init__
@@ -90,7 +93,7 @@ def test_clients_of_registries_have_the_proxies_and_no_more(monkeypatch):
     assert "PGPASSWORD" not in variables
 
 
-@pytest.mark.parametrize("way", ["start", "run"])
+@pytest.mark.parametrize("way", ["start", "start-as-user", "run"])
 def test_a_program_dies_with_the_harness(harness_program, way):
     """Also one that has become another user, which clears what was requested before."""
     program, line = harness_program(STARTS, way)
@@ -111,6 +114,14 @@ def test_a_program_runs_as_the_user():
     assert programs.run(["id", "-u"], timeout_s=PATIENCE_S, user=user).stdout.strip() == str(
         user.uid
     )
+
+
+def test_a_program_has_the_priority_that_it_is_started_with():
+    """As the servers' user, who could not set it."""
+    priority = -7 if os.geteuid() == 0 else 7
+    user, pipe = unprivileged(), subprocess.PIPE
+    with programs.start(["nice"], stdout=pipe, user=user, priority=priority) as process:
+        assert int(process.communicate()[0]) == priority
 
 
 #: Leaves a daemon behind: of another session, an orphan, without the variables that mark it.

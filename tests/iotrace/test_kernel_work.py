@@ -1,0 +1,84 @@
+"""Processor time that modelled calls use outside of their threads, by a program of its own."""
+
+import os
+import struct
+from dataclasses import replace
+
+import pytest
+from modelled_tier import OPEN_TABLE, buffered, use
+from patience import eventually
+
+from harness.errors import RunFailed
+from harness.iotrace.kernel_work import PROGRAM, kernel_work
+from harness.iotrace.page import HEADER_BYTES, MODELS_BYTES
+from harness.supervise.credentials import unprivileged
+
+MS = 1_000_000
+WORK_AT = HEADER_BYTES + MODELS_BYTES
+#: Requested and done ns, and whether a thread of the program is there; of each processor.
+WORK, PROCESSORS = struct.Struct("<QQI44x"), 512
+PROCESSOR = min(os.sched_getaffinity(0))
+#: Prints how long a sync took, and its thread's processor time.
+SYNC = OPEN_TABLE + (
+    f"import time\nos.sched_setaffinity(0, [{PROCESSOR}])\nos.pwrite(fd, bytes(4096), 0)\n"
+    "start = time.monotonic_ns(), time.thread_time_ns()\nos.fdatasync(fd)\n"
+    "print(time.monotonic_ns() - start[0], time.thread_time_ns() - start[1])"
+)
+
+
+def place(waits):
+    return WORK_AT + (waits * PROCESSORS + PROCESSOR) * WORK.size
+
+
+def work(trace, waits=False):
+    return WORK.unpack(os.pread(trace.page.descriptor, WORK.size, place(waits)))
+
+
+@pytest.fixture
+def program(library):
+    return library.with_name(PROGRAM)
+
+
+@pytest.fixture
+def running(trace, program):
+    with kernel_work(program, trace.page, unprivileged()):
+        assert eventually(lambda: work(trace)[2] and work(trace, True)[2])
+        yield
+
+
+def sync(trace, run, outside_ms, waits=False):
+    """Make a sync of 1 ms for which Linux uses so much time of a processor."""
+    model = buffered(read=1, write=1, sync=1000)
+    use(trace, replace(model, outside_ns={"sync": outside_ms * MS}, outside_waits=waits))
+    return tuple(map(int, run(SYNC).split()))
+
+
+@pytest.mark.usefixtures("running")
+@pytest.mark.parametrize("waits", [False, True])
+def test_the_program_uses_the_time_and_the_caller_waits_for_it(trace, run, waits):
+    took_ns, used_ns = sync(trace, run, 80, waits)
+    assert took_ns >= 79 * MS
+    assert used_ns < 40 * MS
+    assert work(trace, waits)[:2] == (80 * MS, 80 * MS)
+    assert work(trace, not waits)[:2] == (0, 0)
+
+
+def test_without_the_program_nothing_is_requested(trace, run):
+    took_ns, _ = sync(trace, run, 80_000)
+    assert took_ns < 80_000 * MS
+    assert work(trace)[:2] == (0, 0)
+
+
+@pytest.mark.usefixtures("running")
+def test_a_request_that_no_call_can_make_is_limited(trace, run):
+    """Of 2^63 ns, 100 ms are used."""
+    os.pwrite(trace.page.descriptor, struct.pack("<Q", 1 << 63), place(False))
+    sync(trace, run, 80)
+    assert eventually(lambda: work(trace)[1] == (1 << 63) + 80 * MS)
+
+
+def test_a_run_fails_whose_program_has_ended(trace, program):
+    """As it does without the page of this version."""
+    os.pwrite(trace.page.descriptor, bytes(8), 0)
+    with pytest.raises(RunFailed), kernel_work(program, trace.page, unprivileged()) as process:
+        process.wait()
