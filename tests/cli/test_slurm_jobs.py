@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import time
 from collections import Counter
 from pathlib import Path
 
@@ -47,6 +48,35 @@ Counting.measure = _wait_and_measure
 """
 
 
+class HeldRuns:
+    """The workload in a folder of its own, whose runs wait until they are allowed."""
+
+    def __init__(self, folder: Path, results: Path) -> None:
+        self.folder, self._results = folder, results
+        shutil.copytree(TOY, folder / "counting")
+        with (folder / "counting/workload.py").open("a") as file:
+            file.write(HOLDS.format(folder=str(folder), results=str(results)))
+
+    def commands(self, host: str) -> list[str]:
+        """Return the process ids of the commands that a host has begun."""
+        return [path.name.rpartition("-")[2] for path in self.folder.glob(f"begun-{host}-*")]
+
+    def begun(self, count: int) -> bool:
+        """Return whether each host begins this number of commands, waiting for it."""
+        return eventually(lambda: all(len(self.commands(host)) >= count for host in HOSTS))
+
+    def ended(self, host: str) -> bool:
+        """Return whether all commands of a host end, waiting for it."""
+        folders = [Path(f"/proc/{process}") for process in self.commands(host)]
+        return eventually(lambda: not any(folder.exists() for folder in folders))
+
+    def made(self, count: int) -> bool:
+        """Allow this number of runs, and return whether they are made, waiting for it."""
+        for number in range(count):
+            (self.folder / f"allowed-{number}").touch()
+        return eventually(lambda: len([*self._results.glob("runs/*/run.json")]) == count)
+
+
 @pytest.fixture
 def slurm(open_path):
     with cluster(open_path) as made:
@@ -57,12 +87,9 @@ def slurm(open_path):
 def test_requeued_tasks_resume_and_repeat_no_run(harness, slurm: Cluster):
     profile = harness.root / "counts.yml"
     profile.write_text(PROFILE)
-    workloads = harness.root / "workloads"
-    shutil.copytree(TOY, workloads / "counting")
-    with (workloads / "counting/workload.py").open("a") as file:
-        file.write(HOLDS.format(folder=str(workloads), results=str(harness.results)))
+    runs = HeldRuns(harness.root / "workloads", harness.results)
     environment = {
-        "HARNESS_WORKLOAD_PATH": str(workloads),
+        "HARNESS_WORKLOAD_PATH": str(runs.folder),
         "PATH": f"{slurm.path}:{harness.environment['PATH']}",
     }
     words = ("experiment", "submit", profile, "--slurm", "--hosts", ",".join(HOSTS), "--json")
@@ -74,16 +101,6 @@ def test_requeued_tasks_resume_and_repeat_no_run(harness, slurm: Cluster):
         assert state["planned"] == PLANNED
         return {task["host"]: task for task in state["tasks"]}
 
-    def begun(commands):
-        """Return whether each host has begun so many commands."""
-        return all(len([*workloads.glob(f"begun-{host}-*")]) >= commands for host in HOSTS)
-
-    def made(runs):
-        """Allow so many runs, and return whether they are complete."""
-        for number in range(runs):
-            (workloads / f"allowed-{number}").touch()
-        return eventually(lambda: len([*harness.results.glob("runs/*/run.json")]) == runs)
-
     for option, value in (("--hosts", "nowhere"), ("--constraint", "what"), ("--time", "soon")):
         harness.refused("experiment", "submit", profile, option, value, **environment)
     script = harness(*words[:-1], "--dry-run", **environment).out
@@ -93,8 +110,8 @@ def test_requeued_tasks_resume_and_repeat_no_run(harness, slurm: Cluster):
     # Cancelled while runs are made: all that was started ends, and complete runs stay.
     first = harness(*words, **environment).document
     assert first["hosts"] == [*HOSTS]
-    assert eventually(lambda: begun(1))
-    assert made(1)
+    assert runs.begun(1)
+    assert runs.made(1)
     slurm.printed("scancel", str(first["job_id"]))
     assert eventually(lambda: set(slurm.states().values()) == {"CANCELLED"})
     assert {task["exit_status"] for task in tasks(first["job_id"]).values()} == {143}
@@ -105,14 +122,19 @@ def test_requeued_tasks_resume_and_repeat_no_run(harness, slurm: Cluster):
     profile.unlink()  # the jobs have their own
     job_id = second["job_id"]
     of_node1, of_node2 = (f"{job_id}_{task}" for task in range(2))
-    assert eventually(lambda: begun(2))
-    assert made(2)
+    assert runs.begun(2)
+    assert runs.made(2)
     slurm.kill("node1")
     slurm.printed("scancel", "--batch", "--signal=USR1", of_node2)
     assert eventually(lambda: slurm.states()[of_node1] == "PENDING")
+    # Slurm lets no job start in the second in which it ended what the host had of it.
+    slurm.printed("scontrol", "hold", of_node1)
     slurm.start("node1")
-    assert eventually(lambda: begun(3))
-    assert made(PLANNED * len(HOSTS))
+    assert runs.ended("node1")
+    time.sleep(1.1)
+    slurm.printed("scontrol", "release", of_node1)
+    assert runs.begun(3)
+    assert runs.made(PLANNED * len(HOSTS))
     assert eventually(
         lambda: {slurm.states()[task] for task in (of_node1, of_node2)} == {"COMPLETED"}
     )
@@ -122,7 +144,7 @@ def test_requeued_tasks_resume_and_repeat_no_run(harness, slurm: Cluster):
     assert {(task["complete"], task["failed"]) for task in ended.values()} == {(PLANNED, 0)}
     assert "requeued to resume" in Path(ended["node2"]["log"]).read_text()
     assert harness.settled() == []
-    runs = [run.head for run in Store(harness.results).runs()]
-    numbers = Counter((run.host, run.spec_hash) for run in runs if run.status == "complete")
+    heads = [run.head for run in Store(harness.results).runs()]
+    numbers = Counter((run.host, run.spec_hash) for run in heads if run.status == "complete")
     assert len(numbers) == PLANNED * len(HOSTS)
     assert set(numbers.values()) == {1}
