@@ -99,14 +99,12 @@ _HEAD = [
 _HEAD_BYTES = 64 + 8 * math.prod(_CELLS)
 _WITH_DETAILS = (len(ROLES), len(PARTS), len(OPERATIONS))
 #: Durations of calls; of modelled calls, when each was due and when it ended.
-_HISTOGRAMS = ("durations", "due", "achieved")
-_DETAIL = [
-    (
-        "distributions",
-        [*((name, "<u8", LAYOUT.counters) for name in _HISTOGRAMS), ("sizes", "<u8", 16)],
-        _WITH_DETAILS,
-    )
-]
+_MODELLED = ("due", "achieved")
+_HISTOGRAMS = ("durations", *_MODELLED)
+_DETAIL = (
+    [*((name, "<u8", LAYOUT.counters) for name in _HISTOGRAMS), ("sizes", "<u8", 16)],
+    _WITH_DETAILS,
+)
 _DETAIL_BYTES = 8 * (len(_HISTOGRAMS) * LAYOUT.counters + 16) * math.prod(_WITH_DETAILS)
 #: The queues of all modelled devices; after them, the numbers of chunks in use and lost.
 _STATES_BYTES = 8 * 141 * len(PARTS)
@@ -116,8 +114,8 @@ _DETAILS_AT = HEADS_AT + _SLOTS * _HEAD_BYTES
 #: Counters of single files: of each calls, bytes and ns by shard, role and operation.
 _FILES, _FILE_CELLS = 4096, (8, len(ROLES), len(OPERATIONS), 3)
 _FILE = [("cells", "<u8", _FILE_CELLS), ("unused", "<u8", 6)]
-_FILES_AT = _DETAILS_AT + _SLOTS * _DETAIL_BYTES
-_INDEX_AT = _FILES_AT + _FILES * 8 * (1 + math.prod(_FILE_CELLS) + 6)
+FILES_AT = _DETAILS_AT + _SLOTS * _DETAIL_BYTES
+_INDEX_AT = FILES_AT + _FILES * 8 * (1 + math.prod(_FILE_CELLS) + 6)
 PAGE_BYTES = _INDEX_AT + 4 * _INDEX_SLOTS + _CHUNKS * _CHUNK_BYTES
 #: magic, version, header bytes, slots, head bytes, detail bytes | used | page bytes, lost calls
 _HEADER = struct.Struct("<QIIIIIIQQ")
@@ -298,8 +296,7 @@ class Page:
         """The counters now; without ``details`` no durations and sizes."""
         now = time.monotonic_ns()
         used, lost_calls = self._header()
-        heads = np.frombuffer(self._map, _HEAD, used, HEADS_AT)
-        by_slot = _bounded(heads["cells"], "counters")
+        by_slot = _bounded(self._copied(_HEAD, used, HEADS_AT)["cells"], "counters")
         return Reading(
             now,
             by_slot.sum(axis=0),
@@ -320,21 +317,24 @@ class Page:
 
     def _mapped(self) -> dict[str, int]:
         """Bytes of mappings by part. The page has calls, bytes and writable bytes of each."""
-        table = np.frombuffer(self._map, "<u8", 3 * _ALL_PARTS, _MAPPED_AT)
+        table = self._copied("<u8", 3 * _ALL_PARTS, _MAPPED_AT)
         values = _bounded(table, "mappings").reshape(_ALL_PARTS, 3)
         return {part: int(values[i, 1]) for i, part in enumerate(PARTS)}
 
     def _files(self) -> dict[int, Counts]:
         """Counters of each file, by the key of its name."""
-        keys = np.frombuffer(self._map, "<u8", _FILES, _FILES_AT)
-        rows = np.frombuffer(self._map, _FILE, _FILES, _FILES_AT + 8 * _FILES)["cells"]
-        return {
-            int(keys[at]): _bounded(rows[at], "files").sum(axis=0) for at in np.flatnonzero(keys)
-        }
+        keys = self._copied("<u8", _FILES, FILES_AT)
+        chosen = np.flatnonzero(keys)
+        rows = self._copied(_FILE, _FILES, FILES_AT + 8 * _FILES, chosen)["cells"]
+        counts = _bounded(rows, "files").sum(axis=1)
+        return {int(key): counts[i] for i, key in enumerate(keys[chosen])}
+
+    def _copied(self, kind: Any, count: int, at: int, *chosen: Any) -> Any:
+        """These of ``count`` entries as they are now: the page may change during a computation."""
+        return np.array(np.frombuffer(self._map, kind, count, at)[chosen])
 
     def _details(self, by_slot: Counts) -> dict[str, dict[CounterCell, Counts]]:
         """Histograms and sizes; only of slots that have any, since each is large."""
-        details = np.frombuffer(self._map, _DETAIL, len(by_slot), _DETAILS_AT)["distributions"]
         result: dict[str, dict[CounterCell, Counts]] = {
             name: {} for name in (*_HISTOGRAMS, "sizes")
         }
@@ -343,12 +343,12 @@ class Page:
         modelled = by_slot[..., CELL_FIELDS.index("modelled")]
         for cell in cells():
             index = _index(cell)
-            for name, of_cell in result.items():
-                counted = modelled if name in ("due", "achieved") else active
+            for counted, names in ((active, ("durations", "sizes")), (modelled, _MODELLED)):
                 slots = np.flatnonzero(counted[(slice(None), *index)])
                 if len(slots):
-                    chosen = details[(slots, *index)][name]  # a copy: the page may change meanwhile
-                    of_cell[cell] = _bounded(chosen, name).sum(axis=0)
+                    details = self._copied(_DETAIL, len(by_slot), _DETAILS_AT, slots, *index)
+                    for name in names:
+                        result[name][cell] = _bounded(details[name], name).sum(axis=0)
         return result
 
 

@@ -2,10 +2,11 @@
 
 import os
 import random
+import threading
 
 import pytest
 
-from harness.iotrace.page import HEADS_AT, PAGE_BYTES, CounterCell, Delay, Page, PageError
+from harness.iotrace.page import FILES_AT, HEADS_AT, PAGE_BYTES, CounterCell, Delay, Page, PageError
 
 HEADER_BYTES, HEAD_BYTES = 4096, 4864
 
@@ -53,6 +54,24 @@ def test_impossible_numbers_are_refused(page, offset):
     os.pwrite(page.descriptor, (1 << 63).to_bytes(8, "little"), offset)
     with pytest.raises(PageError):
         page.read()
+
+
+def test_files_may_be_added_while_it_is_read(page):
+    """NumPy fails where an array changes while its non-zero elements are looked for."""
+    keys, ended = os.urandom(8 * 2048), threading.Event()
+
+    def add():
+        while not ended.is_set():
+            os.pwrite(page.descriptor, keys, FILES_AT)
+            os.pwrite(page.descriptor, bytes(len(keys)), FILES_AT)
+
+    adding = threading.Thread(target=add)
+    adding.start()
+    try:
+        assert sum(len(page.read().files) for _ in range(1000))
+    finally:
+        ended.set()
+        adding.join()
 
 
 def test_a_counter_that_went_back_is_refused(page):
