@@ -16,6 +16,7 @@ from harness.experiment.placement import Part
 from harness.host import cgroup
 from harness.host.cpu_quota import within_quota
 from harness.host.facts import host_facts
+from harness.host.inode_flags import TOP_OF_HIERARCHIES, add_inode_flag
 from harness.host.process_limits import room_to_commit
 from harness.native_programs import native_folders, readable_to
 from harness.progress import Progress, progress_on_stderr
@@ -92,6 +93,11 @@ class Environment:
                 f"{error.strerror}: {error.filename or path.parent}",
                 "let no other user write there (chown, chmod), or remove it",
             ) from error
+        if new:
+            # ext4 without a journal avoids inodes for minutes after they were deleted, and looks at
+            # each of them: what one run removes would slow the files that the next one makes.
+            with suppress(OSError):
+                add_inode_flag(path.parent, TOP_OF_HIERARCHIES)
         try:
             with self._registered(path) as registered:
                 yield registered

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import errno
-import fcntl
 import mmap
 import os
 import re
 import shlex
 import shutil
-import struct
 import uuid
 from collections.abc import Sequence
 from pathlib import Path
 
 from harness.errors import RunFailed, UsageError
+from harness.host.inode_flags import NO_COPY_ON_WRITE, inode_flags
 from harness.micro.protocol import MicroContext
 from harness.supervise import programs
 from harness.supervise.failures import ending, log_tail
@@ -98,8 +97,6 @@ def run(work: MicroContext, argv: Sequence[str], stdin: str = "") -> str:
 
 
 _NO_CHECKSUMS = {"nodatacow", "nodatasum"}
-#: linux/fs.h: a file's flags, and the one that `chattr +C` sets; a directory's new files get it.
-_FS_IOC_GETFLAGS, _FS_NOCOW_FL = 0x80086601, 0x00800000
 #: Later releases of Linux write files with checksums through the page cache.
 _LAST_PAST_CHECKSUMS = (6, 13)
 
@@ -176,11 +173,6 @@ def caches_direct_writes(tier: Tier, kernel: Kernel = LIVE) -> bool:
 def _without_copy_on_write(directory: Path) -> bool:
     """Return whether new files there get no checksums; False where that cannot be read."""
     try:
-        descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
-            flags = fcntl.ioctl(descriptor, _FS_IOC_GETFLAGS, bytes(8))
-        finally:
-            os.close(descriptor)
+        return bool(inode_flags(directory) & NO_COPY_ON_WRITE)
     except OSError:
         return False
-    return bool(struct.unpack("l", flags)[0] & _FS_NOCOW_FL)
