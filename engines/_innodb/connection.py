@@ -335,6 +335,7 @@ class MySqlConnection(SqlConnection):
     def run(self, sql: str) -> LazyResult:
         """Run one statement and return its raw result; RunFailed on an error."""
         try:
+            self._limit(None)
             return self.raw.run(sql)
         except pymysql.Error as error:
             raise failed(self.flavour, sql, error) from error

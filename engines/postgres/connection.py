@@ -150,6 +150,7 @@ class PostgresConnection(SqlConnection):
         self._types |= types
         if not unknown:
             return
+        self._limit(None)
         for name, oid, array in self.raw.execute(_TEXT_TYPES, [unknown, unknown]).fetchall():
             TypeInfo(name, oid, array).register(self.raw)
             self.raw.adapters.register_loader(oid, TextBinaryLoader)
@@ -164,6 +165,7 @@ class PostgresConnection(SqlConnection):
         if self.raw.info.transaction_status != pq.TransactionStatus.IDLE:
             return
         if self.raw.info.server_version >= 150000:
+            self._limit(None)
             self.raw.execute(_FLUSH)
 
     def cancel(self) -> None:

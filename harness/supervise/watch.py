@@ -16,6 +16,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from types import FrameType
 
 from harness.errors import RunFailed
 from harness.supervise.listeners import Listener, Ports
@@ -73,6 +74,8 @@ class Watch:
     _LOOKS = 4
     #: How long the harness may take to end after it was interrupted for an unkillable process.
     _GIVE_UP_S = 60.0
+    #: How long an interruption may take to reach the main thread.
+    _AGAIN_S = 1.0
     #: How long a program may listen before it is ended. HammerDB's packages listen as they are
     #: loaded, and the first line of its script, before which it accepts nothing, ends that.
     _SETTLE_S = 10.0
@@ -222,14 +225,32 @@ class Watch:
     def _give_up(self, silence: Silence) -> None:
         """End the harness: what waits for an unkillable process cannot be ended otherwise."""
         self.cause = replace(silence, died=False)
-        main = threading.main_thread().ident
-        if main is not None:
-            signal.pthread_kill(main, signal.SIGINT)
+        self._interrupt_harness()
         if not self._over.wait(self._GIVE_UP_S):
             failure = self.cause.failure()
             print(f"harness: {failure.problem}: {failure.context}", file=sys.stderr, flush=True)
             self._let_go()  # a thread that does not die keeps our end of the supervisor's lifeline
             os._exit(1)
+
+    def _interrupt_harness(self) -> None:
+        """Interrupt the main thread, and again while it stays where it is.
+
+        A signal between Python's last look for signals and a wait for a lock does not end the wait.
+        """
+        main = threading.main_thread().ident
+        if main is None:
+            return
+        place, ends = _place_of(main), time.monotonic() + self._GIVE_UP_S
+        while _place_of(main) == place and time.monotonic() < ends:
+            signal.pthread_kill(main, signal.SIGINT)
+            if self._over.wait(min(self._AGAIN_S, self._GIVE_UP_S)):
+                return
+
+
+def _place_of(thread: int) -> tuple[FrameType, int]:
+    """What a thread executes."""
+    frame = sys._current_frames()[thread]
+    return frame, frame.f_lasti
 
 
 def _family(process: ProcessId) -> Iterator[ProcessStat]:

@@ -313,6 +313,8 @@ def test_the_servers_own_limit_is_never_shorter_than_ours(connection, limit_s):
     }[connection.flavour]
     ((limit,),) = connection.execute(f"select @@session.{name}", timeout_s=limit_s).rows
     assert limit_s <= float(limit) / per_second < limit_s + 0.001
+    ((of_our_own,),) = connection.run(f"select @@session.{name}").rows
+    assert float(of_our_own) == 0
 
 
 def test_a_limit_that_was_not_reached_ends_nothing_later(connection):

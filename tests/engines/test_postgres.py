@@ -116,6 +116,13 @@ def test_timeout_and_errors_leave_the_connection_usable(running, keep):
     assert connection.execute("show statement_timeout").rows == [("0",)]
 
 
+def test_a_limit_is_that_of_one_statement_and_not_of_our_own(running):
+    connection = running.connect()
+    connection.execute("select 1", timeout_s=1)
+    connection.flush_statistics()
+    assert connection.raw.execute("show statement_timeout").fetchone() == ("0",)
+
+
 def test_settings_counters_and_secrets(running):
     connection = running.connect()
     before = running.counters()

@@ -137,7 +137,15 @@ def interruptible():
     signal.signal(signal.SIGINT, before)
 
 
-@pytest.mark.usefixtures("interruptible")
+@pytest.fixture(params=["heard", "lost"])
+def interruption(request, monkeypatch):
+    """The first signal to the main thread ends its wait, or comes a moment too early for that."""
+    monkeypatch.setattr(Watch, "_AGAIN_S", 0.1)
+    lost, send = [request.param == "lost"], signal.pthread_kill
+    monkeypatch.setattr(signal, "pthread_kill", lambda *to: lost.pop() if any(lost) else send(*to))
+
+
+@pytest.mark.usefixtures("interruptible", "interruption")
 def test_what_cannot_be_killed_is_not_waited_for(supervisor):
     process = supervisor.spawn(["sleep", "1000"])
     watch = Watch(supervisor.watch._supervisor, lambda: [cast(Process, Unkillable(process.id))])
