@@ -10,7 +10,9 @@ product has its name to itself. Without PATH, all folders are searched.
 from __future__ import annotations
 
 import ast
+import re
 import sys
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
@@ -18,6 +20,8 @@ ROOT = Path(__file__).resolve().parents[1]
 FOLDERS = ("benchmarks", "engines", "harness", "playbooks", "reports", "scripts", "tests")
 #: Use the noun of the thing instead: run, metric, match, rows, paths.
 REFUSED = frozenset({"one", "found", "known", "own", "held", "kept"})
+#: What may follow a binding of one. Most files have no such place, and are not parsed.
+_BINDING = re.compile(rf"\b_*(?:{'|'.join(REFUSED)})\s*(?:[^\w\s.;'\"`]|in\b|if\b)")
 #: Folders whose public classes have names of their own.
 PRODUCT = ("engines", "harness", "reports")
 #: Classes of which each engine has its own, to the base class that says what they have in common.
@@ -27,11 +31,12 @@ OF_EVERY_ENGINE = {
     "Loader": "Loader",
     "SessionObserver": "WaitObserver",
 }
+_CLASS = re.compile(r"^[ \t]*class[ \t]+([^\W_]\w*)", re.MULTILINE)
 
 
 def refused(source: str) -> Iterator[tuple[int, str]]:
     """(line, name) of each binding of a refused name: variable, parameter, attribute, function."""
-    for node in ast.walk(ast.parse(source)):
+    for node in ast.walk(ast.parse(source if _BINDING.search(source) else "")):
         match node:
             case (
                 ast.Name(id=str(name), ctx=ast.Store(), lineno=line)
@@ -60,8 +65,13 @@ def public_classes(source: str) -> Iterator[tuple[int, str]]:
 def twice(paths: Iterable[Path]) -> Iterator[tuple[Path, int, str, str]]:
     """(path, line, name, first place) of each class whose name another class has."""
     first: dict[str, str] = {}
-    for path in paths:
-        for line, name in public_classes(path.read_text(encoding="utf-8")):
+    sources = [(path, path.read_text(encoding="utf-8")) for path in paths]
+    counts = Counter(name for _, source in sources for name in _CLASS.findall(source))
+    repeated = {name for name, count in counts.items() if count > 1}
+    for path, source in sources:
+        if repeated.isdisjoint(_CLASS.findall(source)):
+            continue
+        for line, name in public_classes(source):
             if name in first:
                 yield path, line, name, first[name]
             first.setdefault(name, f"{path}:{line}")

@@ -54,13 +54,21 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     "harness/supervise/user_files.py": ("nobody",),  # the user
 }
 _WORD = re.compile("|".join(rf"\b(?:{pattern})\b" for pattern in WORDS), re.IGNORECASE)
+#: Between the parts of a literal.
+_JOINT = re.compile(r"""["']\s*[bfr]{,2}["']""", re.IGNORECASE)
+_ESCAPED_SPACE = re.compile(r"\\[nrt]")
 _C_LITERAL = re.compile(r'//[^\n]*|/\*.*?\*/|"((?:\\.|[^"\\\n])*)"', re.S)
 _CODE = re.compile(r"```.*?```|`[^`\n]*`", re.S)
 Text = tuple[int, str]
 
 
 def python_texts(path: Path, source: str) -> Iterator[Text]:
-    """String literals that are no docstrings, and docstrings that are a command's help."""
+    """String literals that are no docstrings, and docstrings that are a command's help.
+
+    Only of files that have a word anywhere: few are parsed.
+    """
+    if not _WORD.search(_ESCAPED_SPACE.sub(" ", _JOINT.sub("", source))):
+        return
     tree = ast.parse(source)
     docstrings: set[int] = set()
     for node in ast.walk(tree):
