@@ -110,18 +110,28 @@ class Histogram:
         """The number of recorded values."""
         return int(self.counts.sum())
 
+    @functools.cached_property
+    def _used(self) -> Counts:
+        """The counters that are not zero: a few hundred of tens of thousands."""
+        return np.flatnonzero(self.counts)
+
+    @functools.cached_property
+    def _middles(self) -> Counts:
+        """Their middles."""
+        low, high = (bounds[self._used] for bounds in self.layout.bounds())
+        middles: Counts = low + (high - low + 1) // 2
+        return middles
+
     @property
     def max(self) -> int:
         """The highest value of the last counter in use; 0 of an empty histogram."""
-        used = np.flatnonzero(self.counts)
-        return int(self.layout.bounds()[1][used[-1]]) if len(used) else 0
+        return int(self.layout.bounds()[1][self._used[-1]]) if len(self._used) else 0
 
     @property
     def mean(self) -> float:
         """The mean of the counters' middles; 0 of an empty histogram."""
-        low, high = self.layout.bounds()
-        middles = (low + (high - low + 1) // 2).astype(np.float64)
-        return float((self.counts * middles).sum()) / self.total if self.total else 0.0
+        sums = self.counts[self._used] * self._middles.astype(np.float64)
+        return float(sums.sum()) / self.total if self.total else 0.0
 
     def percentile(self, percent: float) -> int:
         """Return the highest value equivalent to that of rank ``percent``; 0 of an empty histogram.
@@ -135,9 +145,8 @@ class Histogram:
         if total == 0:
             return [0] * len(percents)
         ranks = [max(1, int(min(p, 100.0) * total / 100 + 0.5)) for p in percents]
-        indexes = np.searchsorted(np.cumsum(self.counts), ranks)
-        high = self.layout.bounds()[1]
-        return [int(high[index]) for index in indexes]
+        indexes = np.searchsorted(np.cumsum(self.counts[self._used]), ranks)
+        return [int(high) for high in self.layout.bounds()[1][self._used[indexes]]]
 
     def divided(self, percents: Sequence[float]) -> tuple[list[int], list[float]]:
         """Return the values at ascending percentiles, and the mean of those between each two.
@@ -146,11 +155,9 @@ class Histogram:
         percentile lies, each side has its share, so a mean lies between its percentiles. An empty
         histogram, and an interval of no width, have zeros.
         """
-        low, high = self.layout.bounds()
-        used = np.flatnonzero(self.counts)
+        used, middles = self._used, self._middles
         if not len(used):
             return [0] * len(percents), [0.0] * (len(percents) - 1)
-        middles = (low + (high - low + 1) // 2)[used]
         ranks = np.concatenate([[0], np.cumsum(self.counts[used])])
         sums = np.concatenate([[0.0], np.cumsum(self.counts[used] * middles.astype(np.float64))])
         # A millionth of a rank is rounding of the percentage, and not a part of the next value.

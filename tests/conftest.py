@@ -197,7 +197,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """A worker's tests in the groups' order; a process by itself runs them as they come."""
     items[:] = [item for item in items if SANITIZED or not item.get_closest_marker("sanitizers")]
     for item in items:
-        if _path(item.nodeid).startswith(_SYSTEM):
+        of_browser = "browser" in getattr(item, "fixturenames", ())
+        if of_browser or _path(item.nodeid).startswith(_SYSTEM):
             item.add_marker("system")
     if hasattr(config, "workerinput"):
         turns = {group: turn for turn, group in enumerate(_GROUPS)}

@@ -254,10 +254,11 @@ def upper_share(share: float, moments: float) -> float:
     k = math.ceil(min(1.0, share) * n - 1e-9)
     if n == 0 or k >= n:
         return 1.0
-    i = np.arange(k + 1)
-    ways = np.concatenate([[0.0], np.cumsum(np.log((n - i[1:] + 1) / i[1:]))])
     # Ten standard deviations below k there is no more than 1e-21 of the sum.
-    i, ways = i[-10 * math.isqrt(k) - 60 :], ways[-10 * math.isqrt(k) - 60 :]
+    first = max(0, k - 10 * math.isqrt(k) - 59)
+    i = np.arange(first, k + 1)
+    of_first = math.lgamma(n + 1) - math.lgamma(first + 1) - math.lgamma(n - first + 1)
+    ways = of_first + np.concatenate([[0.0], np.cumsum(np.log((n - i[1:] + 1) / i[1:]))])
 
     def at_most(share: float) -> float:
         """The probability of at most ``k`` of ``n`` at this share."""

@@ -11,6 +11,8 @@ import pytest
 from matplotlib.figure import Figure
 from patience import PATIENCE_S
 
+from harness.supervise import own_files
+
 if TYPE_CHECKING:  # imported where it is needed: every worker imports this file
     from selenium.webdriver import Chrome, ChromeOptions
 
@@ -32,6 +34,16 @@ def pictures(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) ->
     its module is marked ``draws``: then as SVG, with ``draws("png")`` as PNG too."""
     marker = request.node.get_closest_marker("draws")
     _render_only(monkeypatch, () if marker is None else ("svg", *marker.args))
+
+
+@pytest.fixture(scope="module", autouse=True)
+def trusted_directories() -> Iterator[None]:
+    """Runs are stored by thousands without a look at each directory above them, which took a
+    tenth of the time: tests/store and tests/supervise hold that others' are refused."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(own_files, "refuse_exchangeable_way", lambda path: None)
+        patch.setattr(own_files, "refuse_writable", lambda path: None)
+        yield
 
 
 @pytest.fixture(scope="module")
