@@ -13,7 +13,7 @@ def filesystem(folder):
 
 def test_a_flag_is_added_where_the_file_system_has_it(tmp_path):
     if filesystem(tmp_path) != "ext2/ext3":
-        with pytest.raises(OSError, match="supported|Inappropriate"):
+        with pytest.raises(OSError, match=r"supported|Inappropriate"):
             add_inode_flag(tmp_path, TOP_OF_HIERARCHIES)
         return
     before = inode_flags(tmp_path)
