@@ -17,7 +17,7 @@ setup: .venv/.setup
 # What is compiled: a change of it is installed anew.
 NATIVE := $(wildcard CMakeLists.txt native/* loadgen/CMakeLists.txt loadgen/*.[ch] \
             loadgen/*/*.[ch] microbench/CMakeLists.txt microbench/*.[ch] microbench/*/*.[ch] \
-            iotrace/* \
+            iotrace/* launch/* \
             engines/*/loadgen*)
 
 INSTALLED := pyproject.toml scripts/setup.sh $(wildcard engines/*/versions.yml) $(NATIVE)
@@ -42,7 +42,7 @@ test: setup-dev
 	@$(MAKE) --no-print-directory -j 2 lint unit
 
 # Folders whose texts use plain terms.
-PLAIN := harness engines reports loadgen microbench native iotrace playbooks inventory profiles docs \
+PLAIN := harness engines reports loadgen microbench native iotrace launch playbooks inventory profiles docs \
          README.md ARCHITECTURE.md CONTRIBUTING.md BENCHMARKS.md CHANGELOG.md
 
 # What ansible-lint reads.

@@ -19,7 +19,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 PRODUCT = [*map(str, sorted(ROOT.glob("*.md")))]
-PRODUCT += ["harness", "engines", "reports", "loadgen", "microbench", "iotrace", "native"]
+PRODUCT += ["harness", "engines", "reports", "loadgen", "microbench", "iotrace", "launch", "native"]
 PRODUCT += ["playbooks", "profiles", "inventory", "docs"]
 #: Word to its plain alternatives.
 WORDS = {

@@ -15,7 +15,15 @@ DATA = ("profiles", "playbooks", "inventory")
 LEFT_OUT = (".c", ".cmake", ".pyc")
 BACKENDS = ("postgres", "innodb", "rocksdb", "voltdb")
 NATIVE = (
-    *("loadgen", "loadgen.json", "microbench", "microbench.json", "libiotrace.so", "kernel-work"),
+    *(
+        "loadgen",
+        "loadgen.json",
+        "microbench",
+        "microbench.json",
+        "libiotrace.so",
+        "kernel-work",
+        "launch",
+    ),
     *(f"loadgen_{name}.so" for name in BACKENDS),
 )
 

@@ -9,28 +9,28 @@ from __future__ import annotations
 
 import errno
 import os
-import resource
 import selectors
 import signal
 import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from functools import partial
+from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
-from typing import IO, Any, NoReturn
+from typing import IO, Any
 
-from harness.supervise import linux
-from harness.supervise.process import descendants, kill_all
+import harness
+from harness.errors import RunFailed
 from harness.supervise.user_files import Credentials
 
 #: A killed program dies so soon, or waits for a dead device.
 _DEATH_S = 10.0
 _BLOCK = 1 << 16
 _LONGEST_LINE = 1 << 20
-_STDERR = 2
-_BY_SIGNAL = 128
+_REMAINING = str(Path(__file__).with_name("remaining.py"))
 
 #: Variables by which users reach package registries, in capitals or not, and beginnings of names.
 _NETWORK = frozenset(
@@ -85,12 +85,12 @@ def run(
     words = [str(word) for word in command]
     process = _popen(
         words,
+        _Start(env, cwd, user, foreign, descriptors),
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
         errors="replace",
-        **_common(env, cwd, user, foreign, descriptors),
     )
     try:
         output, errors = process.communicate(stdin, timeout_s)
@@ -110,7 +110,7 @@ def lines(
     words = [str(word) for word in command]
     pipe = subprocess.PIPE
     process = _popen(
-        words, stdin=pipe, stdout=pipe, stderr=pipe, bufsize=0, **_common({}, cwd, None, True, ())
+        words, _Start({}, cwd, None, True), stdin=pipe, stdout=pipe, stderr=pipe, bufsize=0
     )
     assert process.stdin and process.stdout and process.stderr
     unsent, rest, errors = stdin.encode(), b"", b""
@@ -170,10 +170,10 @@ def start(
     """
     return _popen(
         [str(word) for word in command],
+        _Start(env, cwd, user, False, descriptors, priority),
         stdin=stdin,
         stdout=stdout,
         stderr=stderr,
-        **_common(env, cwd, user, False, descriptors, priority),
     )
 
 
@@ -194,21 +194,88 @@ def end(process: subprocess.Popen[Any], foreign: bool = False) -> None:
                 stream.close()
 
 
-def _popen(words: Sequence[str], **options: Any) -> subprocess.Popen[Any]:
+@dataclass(frozen=True)
+class _Start:
+    """What the process of a program is like; as the arguments of :func:`run` and :func:`start`."""
+
+    env: Mapping[str, str] | None
+    cwd: Path
+    user: Credentials | None
+    foreign: bool
+    descriptors: Sequence[int] = ()
+    priority: int = 0
+
+
+def _popen(words: Sequence[str], how: _Start, **streams: Any) -> subprocess.Popen[Any]:
     """Start a program, without a signal in between that would be lost.
 
-    ``preexec_fn`` makes Python fork and run the hooks of modules (those of logging), and what a
-    signal's handler raises in a hook is printed and ignored. So handlers run after the start.
+    What a signal's handler raises while a program is started would leave that to itself. So
+    handlers run after the start.
     """
     process: subprocess.Popen[Any] | None = None
     try:
         with _handlers_later():
-            process = subprocess.Popen(words, **options)
+            process = _launch(words, how, **streams)
     except BaseException:
         if process is not None:
             end(process, foreign=True)
         raise
     return process
+
+
+def _launch(words: Sequence[str], how: _Start, **streams: Any) -> subprocess.Popen[Any]:
+    """Start a program by way of ``launch``; OSError as of ``subprocess.Popen``."""
+    user = how.user
+    ids = (-1, -1) if user is None else (user.uid, user.gid)
+    foreign = how.foreign or user is not None
+    variables = minimal_environment(how.cwd) | dict(how.env or {})
+    with ExitStack() as stack:
+        environment = os.memfd_create("environment")
+        stack.callback(os.close, environment)
+        with open(environment, "wb", closefd=False) as file:
+            file.write(_block(variables))
+        report, reporting = os.pipe()
+        stack.callback(os.close, report)
+        numbers = (os.getpid(), *ids, int(foreign), how.priority, environment, reporting)
+        try:
+            process = subprocess.Popen(
+                [_launcher(), *map(str, numbers), sys.executable, _REMAINING, *words],
+                env={},
+                cwd=how.cwd,
+                pass_fds=(*how.descriptors, environment, reporting),
+                start_new_session=True,  # away from our terminal
+                **streams,
+            )
+        finally:
+            os.close(reporting)
+        process.args = words
+        error = os.read(report, 4)  # nothing, once the program has started
+    if error:
+        end(process)
+        number = int.from_bytes(error, sys.byteorder)
+        raise OSError(number, os.strerror(number), words[0])
+    return process
+
+
+def _block(variables: Mapping[str, str]) -> bytes:
+    """An environment as ``launch`` reads it."""
+    entries = [os.fsencode(f"{name}={value}") for name, value in variables.items()]
+    if any(b"\0" in entry for entry in entries):
+        raise ValueError("embedded null byte")  # as of subprocess.Popen
+    return b"".join(entry + b"\0" for entry in entries)
+
+
+@cache
+def _launcher() -> str:
+    """Never one of ``HARNESS_NATIVE``: it has our rights."""
+    for place in harness.__path__:
+        if (path := Path(place) / "_native/launch").is_file():
+            return str(path)
+    raise RunFailed(
+        "start a program",
+        "launch was not built when the harness was installed",
+        "install the harness again (make setup)",
+    )
 
 
 @contextmanager
@@ -231,78 +298,3 @@ def _hand_over(number: int, handler: Callable[..., Any], arrived: Collection[int
     signal.signal(number, handler)
     if number in arrived:
         handler(number, None)
-
-
-def _common(
-    env: Mapping[str, str] | None,
-    cwd: Path,
-    user: Credentials | None,
-    foreign: bool,
-    descriptors: Sequence[int],
-    priority: int = 0,
-) -> dict[str, Any]:
-    return {
-        "env": minimal_environment(cwd) | dict(env or {}),
-        "cwd": cwd,
-        "pass_fds": descriptors,
-        "start_new_session": True,  # away from our terminal
-        "preexec_fn": partial(_prepare, os.getpid(), user, foreign or user is not None, priority),
-    }
-
-
-def _prepare(parent: int, user: Credentials | None, foreign: bool, priority: int) -> None:
-    """Prepare a forked child before exec."""
-    if foreign:
-        linux.die_with_parent(parent, signal.SIGTERM)
-        linux.become_subreaper()
-        if program := os.fork():
-            _end_what_is_left(program)
-        parent = os.getppid()
-    if priority:
-        with suppress(PermissionError):
-            os.setpriority(os.PRIO_PROCESS, 0, priority)
-    if user is not None:
-        os.setgroups([])
-        os.setresgid(user.gid, user.gid, user.gid)
-        os.setresuid(user.uid, user.uid, user.uid)
-    linux.die_with_parent(parent, signal.SIGKILL)  # setuid would clear it
-    if foreign:
-        linux.forbid_new_privileges()
-
-
-def _end_what_is_left(program: int) -> NoReturn:
-    """Be the process between us and a foreign program: wait for its end, or for SIGTERM, then kill
-    all that is left of it, and end as it did.
-
-    It has our rights, so that the program cannot end it.
-    """
-    code = 127
-    try:
-        signal.pthread_sigmask(signal.SIG_SETMASK, {signal.SIGTERM, signal.SIGCHLD})
-        for name in os.listdir("/proc/self/fd"):  # noqa: PTH208
-            if int(name) > _STDERR:
-                with suppress(OSError):
-                    os.close(int(name))
-        statuses: dict[int, int] = {}
-
-        def reap() -> None:
-            with suppress(ChildProcessError):
-                while (ended := os.waitpid(-1, os.WNOHANG))[0]:
-                    statuses[ended[0]] = os.waitstatus_to_exitcode(ended[1])
-
-        reap()
-        while program not in statuses:
-            if signal.sigwait({signal.SIGTERM, signal.SIGCHLD}) == signal.SIGTERM:
-                break
-            reap()
-        if descendants(os.getpid()):
-            kill_all(lambda: descendants(os.getpid()), _DEATH_S / 2, reap)
-        code = statuses.get(program, -signal.SIGKILL)
-        if code < 0:
-            resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-            signal.pthread_sigmask(signal.SIG_SETMASK, set())
-            with suppress(OSError):  # SIGKILL
-                signal.signal(-code, signal.SIG_DFL)
-            os.kill(os.getpid(), -code)
-    finally:
-        os._exit(code if code >= 0 else _BY_SIGNAL - code)
