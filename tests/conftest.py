@@ -270,8 +270,10 @@ def pytest_collection() -> None:
 
 
 def pytest_collection_finish() -> None:
-    """Never look through the collected tests and their modules again."""
+    """Never look through the collected tests and their modules again, and seldom for garbage: a
+    twentieth of the time went into that."""
     gc.freeze()
+    gc.set_threshold(100_000, 50, 50)
     gc.enable()
 
 

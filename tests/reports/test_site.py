@@ -73,6 +73,13 @@ def store(tmp_path: Path) -> Path:
     return tmp_path / "a"
 
 
+@pytest.fixture
+def without_charts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of what pages say and link to, charts take half the time."""
+    monkeypatch.setattr("reports.charts.draw_panel", lambda *_, **__: iter(()))
+    monkeypatch.setattr("reports.site.experiments.draw_headline", lambda *_: iter(()))
+
+
 def test_a_site_of_two_stores(tmp_path: Path, store: Path) -> None:
     other, out = tmp_path / "b", tmp_path / "site"
     places = ("ssd-both", "pmem-both", "ssd-data-pmem-wal")
@@ -95,6 +102,7 @@ def test_a_site_of_two_stores(tmp_path: Path, store: Path) -> None:
     assert "0 runs of a/empty, 0 runs of b/empty" in _Html(out / "index.html").text
 
 
+@pytest.mark.usefixtures("without_charts")
 def test_a_host_has_its_models_and_their_scores(tmp_path: Path, store: Path) -> None:
     device_suite(store, "pmem", 10)
     (host_id,) = {run.host_id for run in Store(store).runs() if run.spec.workload == "micro"}
@@ -154,6 +162,7 @@ def test_texts_of_users_stay_texts(tmp_path: Path) -> None:
 # Addresses ------------------------------------------------------------------------------
 
 
+@pytest.mark.usefixtures("without_charts")
 def test_a_comparison_keeps_its_address(tmp_path: Path) -> None:
     """Also where runs that arrive become the baseline, or bring another compared dimension."""
     store, out = tmp_path / "a", tmp_path / "site"
@@ -174,6 +183,7 @@ def test_a_comparison_keeps_its_address(tmp_path: Path) -> None:
     assert done.removed == []
 
 
+@pytest.mark.usefixtures("without_charts")
 def test_another_kernel_is_another_comparison(tmp_path: Path, store: Path) -> None:
     written(tmp_path / "site", store)
     before = pages(tmp_path / "site", "comparisons")
@@ -186,6 +196,7 @@ def test_another_kernel_is_another_comparison(tmp_path: Path, store: Path) -> No
 # Writing it again -----------------------------------------------------------------------
 
 
+@pytest.mark.usefixtures("without_charts")
 def test_only_what_changed_is_written(tmp_path: Path, store: Path) -> None:
     out = tmp_path / "site"
     demo(store, ("mysql",), blocks=1, queries=FEW, plans=False, experiment="other",
@@ -209,6 +220,7 @@ def test_only_what_changed_is_written(tmp_path: Path, store: Path) -> None:
     assert f"experiments/{page.stem}" in written(out, store).written
 
 
+@pytest.mark.usefixtures("without_charts")
 def test_an_interruption_leaves_the_former_site(
     tmp_path: Path, store: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -223,17 +235,17 @@ def test_an_interruption_leaves_the_former_site(
             raise KeyboardInterrupt
         return render(title, *arguments)
 
-    monkeypatch.setattr("reports.site.write.render", interrupted)
-    with pytest.raises(KeyboardInterrupt):
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr("reports.site.write.render", interrupted)
         written(out, store)
     assert (out / "index.html").read_bytes() == before
     check_links(out)
     assert not list(out.rglob("*.partial"))
-    monkeypatch.undo()
     assert "index" in written(out, store).written
     check_links(out)
 
 
+@pytest.mark.usefixtures("without_charts")
 def test_a_folder_of_something_else_is_refused(tmp_path: Path, store: Path) -> None:
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "index.html").write_text("mine")
@@ -259,6 +271,7 @@ def test_without_a_run_nothing_is_written(tmp_path: Path) -> None:
 # What cannot be shown -------------------------------------------------------------------
 
 
+@pytest.mark.usefixtures("without_charts")
 def test_damaged_and_unfinished_runs_are_named(tmp_path: Path, store: Path) -> None:
     damaged, _ = demo(store, ("mysql",), blocks=1, queries=FEW, plans=False)
     (damaged.directory / "run.json").write_text("{")
@@ -290,6 +303,7 @@ def test_history_has_a_page_with_change_points(tmp_path: Path) -> None:
 # The command ----------------------------------------------------------------------------
 
 
+@pytest.mark.usefixtures("without_charts")
 def test_the_command_prints_what_it_wrote(tmp_path: Path, store: Path) -> None:
     write(tmp_path / "b", Case(metrics=[metric("queries_geomean_ns", 1e9, "lower")]))
     argv = ["site", str(tmp_path / "site"), "--json", "--results", str(store)]

@@ -21,6 +21,8 @@ ALWAYS = {
     "recvmsg", "sigwait", "sync", "waitid", "waitpid",
 }  # fmt: skip
 PIPES = {"stdout", "stderr", "progress"}
+#: Methods that wait of some objects alone.
+OF_SOME = {"poll", "select", "result", "run", "read", "Popen"}
 
 
 def waits(tree: ast.AST) -> Iterator[str]:
@@ -34,7 +36,8 @@ def waits(tree: ast.AST) -> Iterator[str]:
 
 
 def is_unlimited(call: ast.Call, function: ast.Attribute) -> bool:
-    name, of, positional = function.attr, ast.unparse(function.value), len(call.args)
+    name, positional = function.attr, len(call.args)
+    of = ast.unparse(function.value) if name in OF_SOME else ""
     options = {keyword.arg: keyword.value for keyword in call.keywords if keyword.arg}
     limit = next((value for key, value in options.items() if key.startswith("timeout")), None)
     limited = limit is not None and not (isinstance(limit, ast.Constant) and limit.value is None)
