@@ -71,7 +71,9 @@ def _serve() -> None:
     for name in _IMPORTED:
         import_module(name)
     from harness import paths, registry
+    from harness.execution.resolved_run import harness_revision
 
+    harness_revision()
     for name in ("duckdb", "postgres"):  # commands inherit what their programs print
         registry.engine(name).available({}, paths.engines_prefix())
     with shared_files(Path(sys.argv[1])), little_taken_back():

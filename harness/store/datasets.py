@@ -16,6 +16,7 @@ import hashlib
 import os
 import shlex
 import shutil
+import stat
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -36,7 +37,7 @@ from harness.structs import Struct
 from harness.supervise import locks
 from harness.supervise.credentials import refuse_exchangeable
 from harness.supervise.own_files import make_passable
-from harness.supervise.user_files import Credentials, make_directory, regular_bytes, remove_tree
+from harness.supervise.user_files import Credentials, make_directory, remove_tree
 from harness.warnings import RunWarning, warn
 
 if TYPE_CHECKING:
@@ -44,6 +45,8 @@ if TYPE_CHECKING:
 
 Kind = Literal["golden", "source"]
 _CHUNK = 1 << 22
+#: Files below this size are read by one thread: several would wait for Python's lock.
+_SMALL = 1 << 20
 #: Files that an error names.
 _MOST_NAMED = 3
 
@@ -424,24 +427,31 @@ def _stamps(root: Path) -> _Stamps:
 
 def digest_files(root: Path, progress: Progress, title: str) -> dict[str, FileRecord]:
     """Return the records of everything below ``root`` by relative name."""
-    names = _names(root)
-    total = regular_bytes(root, None)
-    with progress.task(title, total, "B") as task, ThreadPoolExecutor() as pool:
+    try:
+        status = {name: (root / name).lstat() for name in _names(root)}
+        total = sum(s.st_size for s in status.values() if stat.S_ISREG(s.st_mode))
+        large = [[name] for name, facts in status.items() if facts.st_size >= _SMALL]
+        small = [name for name, facts in status.items() if facts.st_size < _SMALL]
+        with progress.task(title, total, "B") as task, ThreadPoolExecutor() as pool:
 
-        def record(name: str) -> tuple[str, FileRecord]:
-            path = root / name
-            if path.is_symlink():
-                return name, FileRecord(0, link=str(path.readlink()))
-            digest = hashlib.blake2b(digest_size=16)
-            size = 0
-            with path.open("rb", buffering=0) as stream:
-                while chunk := stream.read(_CHUNK):
-                    digest.update(chunk)
-                    size += len(chunk)
-                    task.advance(len(chunk))
-            return name, FileRecord(size, digest.hexdigest())
+            def record(name: str) -> FileRecord:
+                path = root / name
+                if stat.S_ISLNK(status[name].st_mode):
+                    return FileRecord(0, link=str(path.readlink()))
+                digest = hashlib.blake2b(digest_size=16)
+                size = 0
+                with path.open("rb", buffering=0) as stream:
+                    # A larger buffer than the file would cost more than its digest.
+                    while chunk := stream.read(min(_CHUNK, status[name].st_size + 1)):
+                        digest.update(chunk)
+                        size += len(chunk)
+                        task.advance(len(chunk))
+                return FileRecord(size, digest.hexdigest())
 
-        try:
-            return dict(pool.map(record, names))
-        except OSError as error:
-            raise RunFailed(title, str(error)) from error
+            def records(names: Sequence[str]) -> dict[str, FileRecord]:
+                return {name: record(name) for name in names}
+
+            result = {n: r for part in pool.map(records, [*large, small]) for n, r in part.items()}
+            return {name: result[name] for name in status}
+    except OSError as error:
+        raise RunFailed(title, str(error)) from error
