@@ -234,7 +234,8 @@ def test_the_inventorys_clients_drive_the_server(fleet):
         re.findall(r'([a-z-]+)(?:="([^"]*)")?(?:,|\s)', during.partition(" ssh-")[0] + " ")
     )
     # Nothing on the client is reached: neither another command nor a port or socket.
-    assert {"restrict", "from", "expiry-time"} <= set(options)
+    assert {"restrict", "expiry-time"} <= set(options)
+    assert options["from"].endswith("127.0.0.1,::1")
     assert options["command"].endswith(" -m harness.remote_agent forced")
     assert options["permitopen"] == options["permitlisten"] == "127.0.0.1:1"
     assert not list(fleet.remote.glob("clients_key*"))

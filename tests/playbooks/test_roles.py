@@ -183,8 +183,9 @@ def test_a_disk_in_memory_that_is_held_stays_and_its_holder_is_named(ramdisk, tm
 
 @pytest.mark.slow
 def test_clients_take_the_key_from_the_server_for_one_command_and_not_for_ever(tmp_path):
+    """In place of the server's earlier key. A whole experiment: test_experiment_role.py."""
     authorized = tmp_path / "authorized_keys"
-    authorized.write_text("ssh-ed25519 AAAA somebody\n")
+    authorized.write_text("ssh-ed25519 AAAA somebody\nssh-ed25519 AAAAB tierbench server1\n")
     (tmp_path / "host_key.pub").write_text("ssh-ed25519 AAAAC3 of the client\n")
     given = {
         "experiment_clients": ["client1"],
@@ -205,12 +206,6 @@ def test_clients_take_the_key_from_the_server_for_one_command_and_not_for_ever(t
     assert options.endswith(' -m harness.remote_agent forced"')
     known_hosts = (tmp_path / "key.known_hosts").read_text()
     assert known_hosts == "client1 ssh-ed25519 AAAAC3 of the client\n"
-    later = play(tmp_path, "experiment", "clients", **{**given, "experiment_server_addresses": []})
-    assert later.returncode == 0, later.stdout
-    _, renewed = authorized.read_text().splitlines()
-    assert '127.0.0.1,::1",expiry-time=' in renewed
-    assert play(tmp_path, "experiment", "clients_away", **given).returncode == 0
-    assert authorized.read_text() == "ssh-ed25519 AAAA somebody\n"
 
 
 # Restarts: only of what waits for one -----------------------------------------------
