@@ -63,7 +63,9 @@ PATIENCE_S = 300
 #: What root waits for a server that hangs, as one does that opens a FIFO; VoltDB starts slowly.
 TIMEOUTS_S = {"voltdb": 20.0, "mysql": 20.0}
 TIMEOUT_S = 8.0
+#: In the last one it plants everywhere. VoltDB's starts take most of the processor time.
 ROUNDS = 3
+ROUNDS_OF_VOLTDB = 2
 
 
 @dataclass
@@ -225,13 +227,14 @@ def check(victim: Victim, before, lab) -> None:
 def test_a_run_harms_nothing_of_roots(lab, victim, golden, name):
     data = golden(name)
     before, names = victim.state(), NAMES.get(name, NAMES["innodb"])
+    rounds = ROUNDS_OF_VOLTDB if name == "voltdb" else ROUNDS
     with watched(lab.root, names=names) as third:
-        for number in range(ROUNDS):
+        for number in range(rounds):
             places, scratch, directories = place(lab)
             engine = engine_in(lab, name, scratch, listen=False)
             snapshot = lab.root / f"kept-{number}"
             snapshot.mkdir(mode=0o755)
-            everything = number == ROUNDS - 1
+            everything = number == rounds - 1
             with hostile(lab, victim, scratch, names, seed=number, everything=everything):
                 for work in verbs(lab, engine, data, places, snapshot):
                     attempt(victim, work)
@@ -239,7 +242,7 @@ def test_a_run_harms_nothing_of_roots(lab, victim, golden, name):
                 for folder in directories:
                     attempt(victim, partial(lab.supervisor.journal.remove_directory, folder))
             check(victim, before, lab)
-    assert third.seen >= ROUNDS * (len(DIRECTORY_PARTS) + 1)
+    assert third.seen >= rounds * (len(DIRECTORY_PARTS) + 1)
 
 
 @pytest.mark.parametrize("name", ENGINES)

@@ -104,7 +104,8 @@ def test_the_password_is_in_no_file_and_no_command_line(running, module_lab):
 
 
 def test_what_was_committed_outlives_a_stop_and_a_kill(lab, stored, running):
-    engine = stored.started(lab)
+    """The last that needs the running one: VoltDB's, which starts slowly, is used for it."""
+    engine = running if stored.name == "voltdb" else stored.started(lab)
     assert rows(engine) == rows(running) == [1, 2]
     if stored.name in ("postgres", "mariadb"):
         password, engine._password = engine._password, running._password
