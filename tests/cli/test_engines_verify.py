@@ -12,7 +12,6 @@ from typer.testing import CliRunner
 from engines.duckdb.engine import DuckDB
 from harness import paths, registry
 from harness.cli.app import app
-from harness.drivers.result import DriverResult, WindowCallbacks
 from harness.errors import UsageError
 from harness.progress import Progress, progress_on_stderr
 from harness.selftest import Result, conformance, results
@@ -23,8 +22,6 @@ from harness.selftest.faults import cases
 from harness.selftest.lab import Lab, open_lab
 from harness.store.verified import verified
 from harness.supervise.supervisor import ProcessStarter
-from harness.workloads.tpcc import workload as tpcc
-from harness.workloads.tpcc.drivers import TpccLoadgen
 
 pytestmark = [pytest.mark.system, pytest.mark.slow]
 
@@ -128,21 +125,6 @@ def test_a_restore_that_leaves_a_file_is_found(lab: Lab, monkeypatch: pytest.Mon
     _after_restore(monkeypatch, leave)
     (restore,) = _results(lab, "duckdb", "restore")
     assert restore.result == "failed"
-
-
-def test_a_broken_condition_is_found(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
-    class Spoiling(TpccLoadgen):
-        def drive(
-            self, session: Any, drives: WindowCallbacks, journal: Path | None = None
-        ) -> DriverResult:
-            driven = super().drive(session, drives, journal)
-            with closing(session.engine.connect()) as connection:
-                connection.execute("UPDATE warehouse SET w_ytd = w_ytd + 1")
-            return driven
-
-    monkeypatch.setitem(cast("dict[str, Any]", tpcc.DRIVERS), "loadgen", Spoiling)
-    (conditions,) = _results(lab, "mariadb", "tpcc-conditions")
-    assert conditions.result == "failed"
 
 
 def _after_restore(monkeypatch: pytest.MonkeyPatch, plant: Callable[[DuckDB], None]) -> None:
