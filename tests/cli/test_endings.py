@@ -401,7 +401,7 @@ def _refused(harness, argv: list[str]) -> str:
 WATCHED = ["run", "ycsb", "--engine", "rocksdb", "--placement", "ssd-both", "--records", "2000",
         "--ramp-up", "3s", "--duration", "3s", "--rate", "200", "--repeats", "2"]  # fmt: skip
 #: The cheapest runs with an engine.
-REPEATED = ["run", "counting", "--engine", "duckdb", "--placement", "ssd-both", "--repeats", "6"]
+REPEATED = ["run", "counting", "--engine", "duckdb", "--placement", "ssd-both", "--repeats", "3"]
 #: Before the command: its second run waits for a signal.
 SECOND_WAITS = """
 import signal
@@ -461,6 +461,6 @@ def test_ctrl_c_says_what_is_kept_and_its_command_resumes(loaded):
     assert shlex.split(printed.replace("\\\n", "")) == command  # as the shell reads it
     resumed = loaded(*command[command.index("run") :], **TOYS)
     runs = [run["run_id"] for run in resumed.document["runs"]]
-    assert runs[0] == run_id and len(set(runs)) == 6
+    assert runs[0] == run_id and len(set(runs)) == 3
     repeated = loaded(*command[command.index("run") :], **TOYS)  # nothing is left to resume
     assert not {run["run_id"] for run in repeated.json["runs"]} & set(runs)

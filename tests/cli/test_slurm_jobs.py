@@ -101,8 +101,11 @@ def test_requeued_tasks_resume_and_repeat_no_run(harness, slurm: Cluster):
         assert state["planned"] == PLANNED
         return {task["host"]: task for task in state["tasks"]}
 
+    # Of the product's own workload, whose commands need no start of their own.
+    other = harness.root / "other.yml"
+    other.write_text(PROFILE.replace("counting", "tpch").replace("times: [1, 2]", "scale: [0.01]"))
     for option, value in (("--hosts", "nowhere"), ("--constraint", "what"), ("--time", "soon")):
-        harness.refused("experiment", "submit", profile, option, value, **environment)
+        harness.refused("experiment", "submit", other, option, value, PATH=environment["PATH"])
     script = harness(*words[:-1], "--dry-run", **environment).out
     assert script.startswith("#!/bin/sh\n#SBATCH ")
     assert not harness.results.exists()
