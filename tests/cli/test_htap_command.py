@@ -63,25 +63,6 @@ def test_the_answer_is_printed_first_and_in_the_report_with_a_picture(loaded, me
     assert list((tmp_path / "figures").glob("*-together.svg"))
 
 
-def test_streams_of_another_engine_end_with_the_window(loaded):
-    argv = [word.replace("postgres", "mariadb") for word in HTAP]
-    run = loaded(*argv, "--queries", "22", "--streams", "2", *SHORT, "--seed", "1", "--json").run
-    assert run["status"] == "complete", run["checks"]
-    assert values(run, "together_queries_per_hour") > 0
-    assert values(run, "together_transactions_per_second") > 0
-
-
-def test_a_window_without_each_query_has_no_rate_of_queries(loaded):
-    run = loaded(*HTAP, "--ramp-up", "0s", "--duration", "1s", "--seed", "1",
-                 "-p", "query_timeout=0.000001", "--json").run  # fmt: skip
-    assert run["status"] == "unknown"
-    unknown = [check["labels"] for check in run["checks"] if check["status"] == "unknown"]
-    assert unknown == [{"phase": "alone"}, {"phase": "together"}]
-    named = {metric["name"] for metric in run["metrics"]}
-    assert "together_transactions_per_second" in named
-    assert not named & {"together_queries_per_hour", "queries_retained_share"}
-
-
 @pytest.mark.parametrize(
     ("argv", "word"),
     [

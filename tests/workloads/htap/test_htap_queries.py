@@ -1,6 +1,5 @@
 """The queries over TPC-C's tables: the same rows on every engine, and the rate of a window."""
 
-import csv
 from contextlib import closing
 from dataclasses import replace
 from decimal import Decimal
@@ -30,6 +29,19 @@ from harness.workloads.tpcc.drivers import TpccLoadgen
 PARAMS = HtapParams.from_mapping({"warehouses": 1, "users": 4, "ramp_up": "0s", "duration": "3s"})
 TABLES = ("warehouse", "district", "customer", "history", "orders", "new_order", "order_line",
           "item", "stock", *tables.row_counts())  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def postgres(running):
+    """A session on loaded data, which tests change in this order."""
+    with running("postgres", WORKLOAD, PARAMS) as session:
+        yield session
+
+
+@pytest.fixture(scope="module")
+def mariadb(running):
+    with running("mariadb", WORKLOAD, PARAMS) as session:
+        yield session
 
 
 def executions(session) -> list[Execution[HtapQuery]]:
@@ -81,10 +93,10 @@ def columns_of(connection, table: str) -> dict[str, str]:
 
 # Of the others, MySQL runs the same statements as MariaDB.
 @pytest.mark.parametrize("engine", ["postgres", "mariadb"])
-def test_answers_over_loaded_data_are_those_recorded(running, engine):
-    with running(engine, WORKLOAD, PARAMS) as session:
-        done = executions(session)
-        checks = list(check_answers([*done, done[0]], ANSWERED_FOR, session.engine.sql("htap")))
+def test_answers_over_loaded_data_are_those_recorded(request, engine):
+    session = request.getfixturevalue(engine)
+    done = executions(session)
+    checks = list(check_answers([*done, done[0]], ANSWERED_FOR, session.engine.sql("htap")))
     assert len(done) == len(QUERIES)
     assert {check.status for check in checks} == {"passed"}
     answered = [check.labels["query"] for check in checks if check.name == "answer"]
@@ -101,16 +113,43 @@ def test_another_answer_is_a_failed_check(tmp_path):
     assert [c.name for c in check_answers([first, first], (2, 1), tmp_path)] == ["repeated"]
 
 
-def test_after_transactions_duckdb_gives_the_same_rows(running, tmp_path):
-    with running("postgres", WORKLOAD, PARAMS) as session:
-        TpccLoadgen(PARAMS.transactions).drive(session, WindowCallbacks())
-        done = executions(session)
-        with closing(session.engine.connect()) as connection:
-            columns = {table: columns_of(connection, table) for table in TABLES}
-            for table in TABLES:
-                result = connection.execute(f"SELECT {', '.join(columns[table])} FROM {table}")
-                with (tmp_path / f"{table}.csv").open("w", newline="") as file:
-                    csv.writer(file).writerows(result.rows)
+#: Windows of a run. Its queries take a hundredth of them: each ends, however busy the host is.
+WINDOWS = {"warehouses": 1, "users": 2, "ramp_up": "0s", "duration": "2s"}
+
+
+def test_streams_of_another_engine_end_with_the_window(mariadb):
+    """PostgreSQL's: cli/test_htap_command.py."""
+    params = HtapParams.from_mapping({**WINDOWS, "streams": 2, "queries": [22]})
+    outcome = WORKLOAD.measure(params, mariadb)
+    assert {check.status for check in outcome.checks} == {"passed"}, outcome.checks
+    values = {metric.name: metric.value for metric in outcome.metrics}
+    assert values["together_queries_per_hour"] > 0
+    assert values["together_transactions_per_second"] > 0
+
+
+def test_a_window_without_each_query_has_no_rate_of_queries(postgres):
+    given = {**WINDOWS, "duration": "1s", "queries": [13, 22], "query_timeout": 1e-6}
+    outcome = WORKLOAD.measure(HtapParams.from_mapping(given), postgres)
+    assert not [check for check in outcome.checks if check.status == "failed"]
+    unknown = [check.labels for check in outcome.checks if check.status == "unknown"]
+    assert unknown == [{"phase": "alone"}, {"phase": "together"}]
+    named = {metric.name for metric in outcome.metrics}
+    assert "together_transactions_per_second" in named
+    assert not named & {"together_queries_per_hour", "queries_retained_share"}
+
+
+def test_after_transactions_duckdb_gives_the_same_rows(postgres, tmp_path):
+    TpccLoadgen(PARAMS.transactions).drive(postgres, WindowCallbacks())
+    done = executions(postgres)
+    with closing(postgres.engine.connect()) as connection:
+        columns = {table: columns_of(connection, table) for table in TABLES}
+        for table in TABLES:
+            rows = f"COPY (SELECT {', '.join(columns[table])} FROM {table}) TO STDOUT (FORMAT csv)"
+            with (
+                connection.raw.cursor().copy(rows) as copied,
+                (tmp_path / f"{table}.csv").open("wb") as file,
+            ):
+                file.writelines(copied)
     with duckdb.connect() as other:
         for table in TABLES:
             source = (
