@@ -15,10 +15,13 @@ import pytest
 
 from harness.errors import RunFailed, UsageError
 from harness.progress import SilentProgress
+from harness.workload import Session
 from harness.workloads.sql import data
 from harness.workloads.sql.answers import answer_text, compare_rows, plain_value, read_answer
 from harness.workloads.sql.folder import read_folder
 from harness.workloads.sql.ordering import Ordering
+from harness.workloads.sql.params import SqlParams
+from harness.workloads.sql.workload import WORKLOAD
 
 DUMPS = Path(__file__).parent / "recordings" / "dumps"
 TABLES = """
@@ -111,6 +114,26 @@ def test_rows_are_those_of_the_files(loaded, things, name):
         assert parts == [(1, "x"), (3, None)]
         with pytest.raises(RunFailed):  # keys and foreign keys hold from now on
             connection.execute("insert into part values (4, 'none')")
+
+
+def test_spark_answers_a_query_of_the_folder(loaded, shared, tmp_path):
+    """The other engines do in whole runs (cli/test_own_queries.py); Spark's are slow."""
+    files = {
+        "tables.sql": "create table asked (a integer primary key, b varchar(9));",
+        "load/asked.csv": "a,b\n1,x\n2,y\n3,y\n",
+        "queries/each.sql": "select b, count(*) as n from asked group by b order by b",
+        "answers/each.csv": "b,n\nx,1\ny,2\n",
+        "check.sql": "select a from asked where a < 1;",
+    }
+    for name, text in files.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text)
+    given = {"folder": str(tmp_path), "cache": "warm", "plans": False}
+    with loaded("spark", tmp_path):
+        session = Session(shared("spark"), SilentProgress())
+        outcome = WORKLOAD.measure(SqlParams.from_mapping(given), session)
+    checks = [(check.name, check.status) for check in outcome.checks]
+    assert checks == [("answer", "passed"), ("check.sql", "passed")]
 
 
 @pytest.mark.parametrize("name", ["postgres", "mysql", "mariadb"])
