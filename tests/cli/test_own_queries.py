@@ -100,7 +100,7 @@ def test_scripts_fail_where_a_row_of_the_check_is_a_key_drawn_twice(
     (folder / "check.sql").write_text("select k from drawn group by k having count(*) > 1;")
     script.write_text(f"\\set k random(1, {most})\ninsert into drawn values (:k);\n")
     load = ("--driver", "pgbench", "--script", script, "--users", "2", "--retries", "0")
-    code, run = measure(loaded, folder, "postgres", *load, "--ramp-up", "1s", "--duration", "2s")
+    code, run = measure(loaded, folder, "postgres", *load, "--ramp-up", "0s", "--duration", "1s")
     assert (code, run["status"]) == (status == "failed", status)
     (check,) = run["checks"]
     assert check["name"] == "check.sql"
@@ -109,7 +109,7 @@ def test_scripts_fail_where_a_row_of_the_check_is_a_key_drawn_twice(
 def test_pgbench_runs_its_own_scripts_on_its_own_tables(loaded: Any) -> None:
     command = ("run", "sql", "--engine", "postgres", "--placement", "ssd-both", "--json")
     load = ("--driver", "pgbench", "--script", "tpcb-like@3", "--script", "select-only")
-    size = ("--scale", "2", "--users", "3", "--ramp-up", "1s", "--duration", "2s")
+    size = ("--scale", "2", "--users", "3", "--ramp-up", "0s", "--duration", "1s")
     done = loaded(*command, *load, *size)
     (run,) = done.json["runs"]
     assert (done.code, run["status"]) == (0, "complete")
