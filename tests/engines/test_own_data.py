@@ -15,6 +15,7 @@ import pytest
 
 from harness.errors import RunFailed, UsageError
 from harness.progress import SilentProgress
+from harness.store.spec import Json
 from harness.workload import Session
 from harness.workloads.sql import data
 from harness.workloads.sql.answers import answer_text, compare_rows, plain_value, read_answer
@@ -128,7 +129,7 @@ def test_spark_answers_a_query_of_the_folder(loaded, shared, tmp_path):
     for name, text in files.items():
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(text)
-    given = {"folder": str(tmp_path), "cache": "warm", "plans": False}
+    given: dict[str, Json] = {"folder": str(tmp_path), "cache": "warm", "plans": False}
     with loaded("spark", tmp_path):
         session = Session(shared("spark"), SilentProgress())
         outcome = WORKLOAD.measure(SqlParams.from_mapping(given), session)
