@@ -70,12 +70,15 @@ def _server() -> subprocess.Popen[str]:
 def _serve() -> None:
     for name in _IMPORTED:
         import_module(name)
+    from engines.postgres.configuration import known_settings
+    from engines.postgres.installation import choose
     from harness import paths, registry
     from harness.execution.resolved_run import harness_revision
 
     harness_revision()
     for name in ("duckdb", "postgres"):  # commands inherit what their programs print
         registry.engine(name).available({}, paths.engines_prefix())
+    known_settings(choose({}, paths.engines_prefix()))
     with shared_files(Path(sys.argv[1])), little_taken_back():
         gc.collect()
         gc.freeze()  # else every command would look through, and so copy, all that is imported

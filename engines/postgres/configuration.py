@@ -124,7 +124,7 @@ def _check_wal_sizes(
 ) -> None:
     """Check that they hold two segments; the server checks that only when it starts on data."""
     for name in [name for name in settings if name.lower() in _WAL_SIZES]:
-        size_mb = int(_read(installation, ((name, settings[name]),), name).stdout)
+        size_mb = int(_read(installation, tuple(settings.items()), name).stdout)
         if size_mb < _LEAST_SEGMENTS * segment_mb:
             raise UsageError(
                 f"settings for {installation.title}: {name}={settings[name]}",
