@@ -17,6 +17,7 @@
 #include <stddef.h>
 #include <string.h>
 #include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "page.h"
@@ -34,6 +35,9 @@ static inline void add_shared(uint64_t *counter, uint64_t value) {
 }
 
 uint64_t now_ns(void);
+uint64_t clock_ns(clockid_t clock);
+// The counters of a file; NULL where it is unknown, or the table is full.
+struct file_counters *counters_of(uint64_t identity);
 
 // environment.c
 extern struct header *page; // NULL: nothing is counted
@@ -190,6 +194,14 @@ struct due {
 struct due due_at(struct thread *thread, const struct access *access, uint64_t start);
 // Whether a sync of the part's files is modelled altogether: the base tier need not make it.
 bool models_sync(enum part part);
+
+// extras.c
+// Finds out what the call's file system has to note of its file.
+void note_inode(struct access *access);
+// Adds what a call takes more than the device alone: it began at `start`, and ended on the base at `end`.
+void add_extras(const struct thread *thread, const struct access *access, struct due *due,
+                uint64_t start, uint64_t end);
+void note_end(struct thread *thread, const struct access *access, uint64_t end);
 
 // outside.c
 struct outside {

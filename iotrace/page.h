@@ -17,7 +17,7 @@
 #include <stdint.h>
 
 #define PAGE_MAGIC 0x31435254424f4954ULL // "TIOBTRC1"
-#define PAGE_VERSION 25
+#define PAGE_VERSION 26
 #define PAGE_SLOTS 1024
 #define PAGE_NAME 16
 
@@ -62,6 +62,7 @@ _Static_assert(sizeof(struct header) == 256 + 480, "the reader knows this layout
 #define MODEL_SERVERS 64
 #define MODEL_DEPTHS 7
 #define MODEL_DEPTH_SIZES 4
+#define MODEL_PAUSES 4
 #define MODEL_BYTES 65536
 #define SERVICES (OPERATIONS + 1)
 
@@ -85,6 +86,12 @@ struct service {
 // Whether files are buffered. An engine's durations contain the copying from the page cache.
 enum page_cache { UNBUFFERED, BUFFERED, BUFFERED_AS_AN_ENGINE_SAW };
 
+// By operation.
+struct extra {
+  uint64_t longer_ns[OPERATIONS];
+  uint64_t processor_ns[OPERATIONS];
+};
+
 struct device {
   uint64_t servers;            // requests served at once, 1 to MODEL_SERVERS
   uint64_t separate;           // reads and writes have each their own servers and limit
@@ -105,9 +112,11 @@ struct device {
   // Of the kernel, for a request: what the base tier's call takes less is used, too. A sync whose
   // processor time is known is not passed on to the base tier.
   uint64_t processor_ns[OPERATIONS];
-  // By how much a request takes longer, and its processor time, after the thread has worked.
-  uint64_t work_longer_ns[OPERATIONS];
-  uint64_t work_processor_ns[OPERATIONS];
+  // By how much a request takes longer, and its processor time, after the thread has worked; and after
+  // pauses of so many nanoseconds, which ascend; 0: no more of them.
+  struct extra after_work;
+  uint64_t pause_ns[MODEL_PAUSES];
+  struct extra after_pause[MODEL_PAUSES];
   // By how much a read takes longer where 1, 2, 4 … 64 requests are under way, itself included, by
   // size. Sizes ascend.
   uint64_t depth_sizes; // 0: none does
@@ -141,6 +150,7 @@ struct state {
   uint64_t programmed_at;
   uint64_t processor; // which ran the last call, + 1; 0: none yet
   uint64_t several_until; // calls are taken to be made on several processors
+  uint64_t ended_at; // the last call
 };
 
 struct models {
@@ -152,8 +162,8 @@ struct models {
   uint64_t chunks_lost; // pages that found no chunk: they are never resident
 };
 _Static_assert(sizeof(struct service) == 2248, "the writer knows this layout");
-_Static_assert(sizeof(struct device) == 68 * 8 + 4 * 2248, "the writer knows this layout");
-_Static_assert(sizeof(struct state) == 141 * 8, "the harness clears it");
+_Static_assert(sizeof(struct device) == 96 * 8 + 4 * 2248, "the writer knows this layout");
+_Static_assert(sizeof(struct state) == 142 * 8, "the harness clears it");
 _Static_assert(sizeof(struct models) <= MODEL_BYTES, "models fit");
 
 // Work outside of the calling threads ----------------------------------------------

@@ -23,13 +23,7 @@
 #define MOST_OVERDUE_NS 100000000ULL
 #define PROBED_OF 16
 #define FILE_PROBES 64
-// After so much processor time of its own, a thread's call finds nothing of the kernel's in the
-// processor's caches: 4 MiB are written to in less.
-#define WORK_NS 300000
-// Calls on two processors within that time are of threads that run at once.
-#define SEVERAL_NS 1000000
-
-static uint64_t clock_ns(clockid_t clock) {
+uint64_t clock_ns(clockid_t clock) {
   struct timespec now;
   clock_gettime(clock, &now);
   return (uint64_t)now.tv_sec * 1000000000ULL + (uint64_t)now.tv_nsec;
@@ -215,41 +209,7 @@ static void settle_excess(struct thread *thread, uint64_t used_ns, uint64_t proc
   thread->excess_ns = excess < MOST_EXCESS_NS ? excess : MOST_EXCESS_NS;
 }
 
-// A call takes longer after the thread has worked, up to WORK_NS. Returns whether that is so here.
-static bool add_work(struct thread *thread, const struct access *access, struct due *due) {
-  const struct models *models = models_of_page();
-  const struct device *device = &models->devices[models->device_of[access->part] - 1];
-  uint64_t longer_ns = device->work_longer_ns[access->operation];
-  uint64_t processor_ns = device->work_processor_ns[access->operation];
-  if (longer_ns == 0 && processor_ns == 0) {
-    return false;
-  }
-  uint64_t worked = clock_ns(CLOCK_THREAD_CPUTIME_ID) - thread->rested_ns;
-  worked = worked < WORK_NS ? worked : WORK_NS;
-  due->end_ns += longer_ns * worked / WORK_NS;
-  due->processor_ns += processor_ns * worked / WORK_NS;
-  return true;
-}
-
-// A device's interrupts come to one processor, and find it awake where one thread makes all calls there.
-// While calls are made on several, each waits for a processor to wake. Syncs of files that grew are not
-// longer there: they sleep more often in any case, for the journal's thread or for the inode.
-static void add_way_to_processor(const struct access *access, struct due *due, uint64_t now) {
-  struct models *models = models_of_page();
-  uint64_t number = models->device_of[access->part] - 1;
-  struct state *state = &models->state[number];
-  uint64_t here = (uint64_t)sched_getcpu() + 1;
-  uint64_t last = __atomic_exchange_n(&state->processor, here, __ATOMIC_RELAXED);
-  if (last != 0 && last != here) {
-    __atomic_store_n(&state->several_until, now + SEVERAL_NS, __ATOMIC_RELAXED);
-  }
-  if (!access->grew && now < __atomic_load_n(&state->several_until, __ATOMIC_RELAXED)) {
-    due->end_ns += models->devices[number].elsewhere_ns[access->operation];
-  }
-}
-
-// The counters of a file; NULL where it is unknown, or the table is full.
-static struct file_counters *counters_of(uint64_t identity) {
+struct file_counters *counters_of(uint64_t identity) {
   struct files *files = files_of_page();
   for (uint64_t i = 0; identity != 0 && i < FILE_PROBES; i++) {
     uint64_t at = ((identity >> 32) + i) % FILES;
@@ -263,61 +223,6 @@ static struct file_counters *counters_of(uint64_t identity) {
     }
   }
   return NULL;
-}
-
-// Where a file system has no journal, a sync writes the inode of a file whose end or time has changed.
-// Linux changes the time with the first write of a tick of its clock, whichever process makes that.
-static bool writes_inode(const struct access *access) {
-  struct file_counters *file = counters_of(identity_of(access->descriptor));
-  if (file == NULL) {
-    return access->growth != NO_GROWTH;
-  }
-  if (access->operation == WRITE) {
-    uint64_t tick = clock_ns(CLOCK_REALTIME_COARSE);
-    if (__atomic_exchange_n(&file->written_at, tick, __ATOMIC_RELAXED) != tick) {
-      __atomic_store_n(&file->inode_dirty, 1, __ATOMIC_RELAXED);
-    }
-  }
-  bool syncs = access->operation == SYNC || access->file.durable;
-  bool dirty = syncs && __atomic_exchange_n(&file->inode_dirty, 0, __ATOMIC_RELAXED) != 0;
-  return dirty || access->growth != NO_GROWTH;
-}
-
-// What a sync has to note of the file. The durations of one that grew beyond its space contain that.
-static void note_inode(struct access *access) {
-  const struct models *models = models_of_page();
-  const struct device *device = &models->devices[models->device_of[access->part] - 1];
-  if (access->operation == WRITE && access->file.durable) {
-    access->growth = take_growth(access->descriptor);
-  }
-  access->grew = access->growth != NO_GROWTH;
-  if (device->inode_longer_ns != 0 && access->operation != READ) {
-    access->inode = writes_inode(access);
-    if (access->growth == INTO_RESERVED || device->service[OPERATIONS].points == 0) {
-      access->growth = NO_GROWTH;
-    }
-  }
-}
-
-static void add_inode(const struct access *access, struct due *due) {
-  const struct models *models = models_of_page();
-  const struct device *device = &models->devices[models->device_of[access->part] - 1];
-  if (!access->inode || !due->modelled) {
-    return;
-  }
-  due->waits++;
-  if (access->growth == NO_GROWTH) {
-    due->end_ns += device->inode_longer_ns;
-    due->processor_ns += device->inode_processor_ns;
-  }
-}
-
-static void add_outside(const struct access *access, struct due *due) {
-  const struct models *models = models_of_page();
-  const struct device *device = &models->devices[models->device_of[access->part] - 1];
-  bool grown = access->operation == SYNC && access->growth != NO_GROWTH;
-  due->outside_ns = device->outside_ns[grown ? OPERATIONS : (unsigned)access->operation];
-  due->urgency = device->outside_urgency == URGENT ? URGENT : ORDINARY;
 }
 
 // Durations that an engine saw contain its waiting for processors, for which calls wait here, too:
@@ -339,14 +244,11 @@ static uint64_t wait_for_device(struct thread *thread, struct cell *cell, const 
                                 struct access *access, uint64_t end) {
   note_inode(access);
   struct due due = due_at(thread, access, call->start_ns);
-  add_inode(access, &due);
   add(&cell->cached, due.cached);
   if (!due.modelled) {
     return end;
   }
-  bool works = add_work(thread, access, &due);
-  add_way_to_processor(access, &due, end);
-  add_outside(access, &due);
+  add_extras(thread, access, &due, call->start_ns, end);
   bool wanted = thread->wanted != 0;
   thread->wanted -= wanted;
   uint64_t copied_ns = due.copies ? end - call->start_ns : 0; // part of filling
@@ -374,9 +276,7 @@ static uint64_t wait_for_device(struct thread *thread, struct cell *cell, const 
     add_overdue(thread, end - due.end_ns);
   }
   add(&distribution->achieved[counter_of(end - call->start_ns)], 1);
-  if (works || processor_ns != 0) {
-    thread->rested_ns = clock_ns(CLOCK_THREAD_CPUTIME_ID);
-  }
+  note_end(thread, access, end);
   if (processor_ns != 0) {
     settle_excess(thread, thread->rested_ns - begun, processor_ns);
   }

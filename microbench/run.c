@@ -87,8 +87,9 @@ static void adapt_step(struct mb_worker *worker, uint64_t took_ns)
         worker->step /= 2;
 }
 
-/* Waits after a step as its pace requires; `due`: when the next one would begin. */
-static uint64_t keep_pace(const struct mb_worker *worker, uint64_t due, uint64_t moved,
+/* Waits after a step as its pace requires; `due`: when the next one would begin. What a sleep uses of
+ * the processor is no operation's. */
+static uint64_t keep_pace(struct mb_worker *worker, uint64_t due, uint64_t moved,
                           uint64_t now)
 {
     const struct mb_pace *pace = &worker->thread.job->pace;
@@ -101,7 +102,11 @@ static uint64_t keep_pace(const struct mb_worker *worker, uint64_t due, uint64_t
         if (due + catch_up < now)
             due = now - catch_up;
     }
+    bool sleeps = worker->thread.job->kernel->by_calls;
+    uint64_t cpu_from = sleeps ? tb_thread_cpu_ns() : 0;
     wait_until(&worker->thread, due);
+    if (sleeps)
+        worker->thread.done.excluded_cpu_ns += tb_thread_cpu_ns() - cpu_from;
     return due;
 }
 

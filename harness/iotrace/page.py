@@ -44,7 +44,7 @@ OPERATIONS = ("read", "write", "sync")
 #: The last one: files, pipes and sockets outside of all parts.
 _ALL_PARTS = len(PARTS) + 1
 
-_MAGIC, _VERSION = 0x31435254424F4954, 25
+_MAGIC, _VERSION = 0x31435254424F4954, 26
 _SLOTS = 1024
 HEADER_BYTES = 4096
 #: Of the models of devices and their queues (harness.models.device).
@@ -107,7 +107,7 @@ _DETAIL = (
 )
 _DETAIL_BYTES = 8 * (len(_HISTOGRAMS) * LAYOUT.counters + 16) * math.prod(_WITH_DETAILS)
 #: The queues of all modelled devices; after them, the numbers of chunks in use and lost.
-_STATES_BYTES = 8 * 141 * len(PARTS)
+_STATES_BYTES = 8 * 142 * len(PARTS)
 #: The modelled page cache: an index of 4 bytes each, and chunks.
 _INDEX_SLOTS, _CHUNKS, _CHUNK_BYTES = 1 << 19, 1 << 18, 320
 _DETAILS_AT = HEADS_AT + _SLOTS * _HEAD_BYTES

@@ -39,7 +39,7 @@ SERVICES = (*OPERATIONS, GROWN)
 #: As in iotrace/page.h.
 MOST_SIZES, MOST_PARALLEL = 8, 64
 #: Depths 2, 4, 8 … MOST_PARALLEL, of reads of so many sizes.
-MOST_DEPTHS, MOST_DEPTH_SIZES = 6, 4
+MOST_DEPTHS, MOST_DEPTH_SIZES, MOST_PAUSES = 6, 4, 4
 #: Linux's own, where no rule of udev sets another.
 DEFAULT_READAHEAD_BYTES = 128 << 10
 #: The model that adds nothing: it measures what a device of no latency would gain at most.
@@ -114,6 +114,9 @@ class DeviceModel:
     ``after_work``: by operation, what a call takes more after its thread has worked: in full after
     300 µs of the thread's processor time since its last call, and less after less, since what the
     kernel needs has left the processor's caches.
+    ``after_pause``: what it takes more after pauses, by their ns: the thread's own processor time
+    since its last call, or the time since any thread's last call, whichever is longer; linear
+    between pauses, from none on, and as the longest after longer ones.
     ``inode_write``: what a sync takes more that writes the file's inode, which is so on file
     systems without a journal where the file's end or time has changed; None: no sync writes it.
     ``depth_longer_ns``: by its bytes, by how much a read takes longer where 2, 4,
@@ -145,6 +148,7 @@ class DeviceModel:
     fill_ns: int = 0
     processor_ns: Mapping[str, int] = field(default_factory=dict)
     after_work: Mapping[str, Extra] = field(default_factory=dict)
+    after_pause: Mapping[int, Mapping[str, Extra]] = field(default_factory=dict)
     inode_write: Extra | None = None
     depth_longer_ns: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
     elsewhere_ns: Mapping[str, int] = field(default_factory=dict)
@@ -173,9 +177,9 @@ class DeviceModel:
                 **attributes(self, "outside_waits", "volatile_cache", "directions", "in_engine"),
                 "burst": dict(self.burst_bytes),
                 "processor": dict(self.processor_ns),
-                "after_work": {
-                    name: attributes(work, "longer_ns", "processor_ns")
-                    for name, work in self.after_work.items()
+                "after_work": _by_operation(self.after_work),
+                "after_pause": {
+                    str(ns): _by_operation(extras) for ns, extras in self.after_pause.items()
                 },
                 "inode_write": self.inode_write
                 and attributes(self.inode_write, "longer_ns", "processor_ns"),
@@ -227,6 +231,10 @@ class DeviceModel:
         if self.basis != "constant" and len(points) == 1 and not stated:
             return f"{operation}s of other sizes than {format_bytes(points[0].size_bytes)}"
         return ""
+
+
+def _by_operation(extras: Mapping[str, Extra]) -> dict[str, dict[str, int]]:
+    return {name: attributes(extra, "longer_ns", "processor_ns") for name, extra in extras.items()}
 
 
 def direction(operation: str) -> str:
@@ -315,7 +323,10 @@ def load_model(path: Path) -> DeviceModel:
         readahead_bytes=parse_size(value.readahead),
         fill_ns=parse_duration_ns(value.fill),
         processor_ns={name: parse_duration_ns(text) for name, text in value.processor.items()},
-        after_work={name: _extra(work) for name, work in value.after_work.items()},
+        after_work=_extras(value.after_work),
+        after_pause={
+            parse_duration_ns(pause): _extras(stated) for pause, stated in value.after_pause.items()
+        },
         inode_write=_extra(value.inode_write) if value.inode_write else None,
         depth_longer_ns={
             parse_size(size): tuple(map(parse_duration_ns, longer))
@@ -324,6 +335,10 @@ def load_model(path: Path) -> DeviceModel:
         elsewhere_ns={name: parse_duration_ns(text) for name, text in value.elsewhere.items()},
         outside_ns={name: parse_duration_ns(text) for name, text in value.outside.items()},
     )
+
+
+def _extras(stated: Mapping[Any, ExtraDocument]) -> dict[str, Extra]:
+    return {operation: _extra(extra) for operation, extra in stated.items()}
 
 
 def _extra(stated: ExtraDocument) -> Extra:
@@ -414,13 +429,14 @@ def models_table(
 
 def _device(model: DeviceModel, cache: PageCache) -> bytes:
     buffer = model.write_buffer
-    after_work = [model.after_work.get(operation, Extra(0, 0)) for operation in OPERATIONS]
+    pauses_ns = sorted(model.after_pause)
+    no_pauses = MOST_PAUSES - len(pauses_ns)
     inode = model.inode_write or Extra(0, 0)
     depth_bytes = sorted(model.depth_longer_ns)
     unused = MOST_DEPTH_SIZES - len(depth_bytes)
     pages = _UNLIMITED_PAGES if cache.size_bytes is None else cache.size_bytes // _PAGE_BYTES
     return struct.pack(
-        "<68Q",
+        "<96Q",
         min(model.parallel, MOST_PARALLEL),
         int(model.directions == "separate"),
         _ps_per_byte(model, "read"),
@@ -438,8 +454,11 @@ def _device(model: DeviceModel, cache: PageCache) -> bytes:
         buffer.program_bytes if buffer else 0,
         buffer.program_ns if buffer else 0,
         *(model.processor_ns.get(operation, 0) for operation in OPERATIONS),
-        *(work.longer_ns for work in after_work),
-        *(work.processor_ns for work in after_work),
+        *_extra_of_all(model.after_work),
+        *pauses_ns,
+        *[0] * no_pauses,
+        *(ns for pause_ns in pauses_ns for ns in _extra_of_all(model.after_pause[pause_ns])),
+        *[0] * (no_pauses * 2 * len(OPERATIONS)),
         len(depth_bytes),
         *depth_bytes,
         *[0] * unused,
@@ -455,6 +474,11 @@ def _device(model: DeviceModel, cache: PageCache) -> bytes:
         _service(model.points.get(operation, ()), model.bandwidth.get(direction(operation), 0))
         for operation in SERVICES
     )
+
+
+def _extra_of_all(extras: Mapping[str, Extra]) -> tuple[int, ...]:
+    of_all = [extras.get(operation, Extra(0, 0)) for operation in OPERATIONS]
+    return *(extra.longer_ns for extra in of_all), *(extra.processor_ns for extra in of_all)
 
 
 def _by_depth(longer_ns: tuple[int, ...]) -> tuple[int, ...]:

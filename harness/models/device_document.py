@@ -110,6 +110,15 @@ class DeviceDocument(
             "worked 300 us",
         ),
     ] = field(default_factory=dict)
+    after_pause: Annotated[
+        Mapping[_Duration, Annotated[Mapping[_Operation, ExtraDocument], Meta(min_length=1)]],
+        Meta(
+            min_length=1,
+            max_length=4,
+            description="by how much a call takes longer, and its processor time, after pauses of "
+            "so long, such as 3ms; at most 4",
+        ),
+    ] = field(default_factory=dict)
     inode_write: Annotated[
         ExtraDocument | None,
         Meta(

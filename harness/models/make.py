@@ -56,12 +56,15 @@ _PAGE_BYTES = 4096
 _OF_HIGHEST_RATE = 0.95
 #: A sync that writes the inode takes longer by at least this share.
 _LEAST_INODE_SHARE = 0.1
+#: Calls are measured after such pauses.
+_PAUSES = {"3ms": 3_000_000, "10ms": 10_000_000}
 #: End the names of measurements: of calls after work, of calls on all processors in turn, and of
 #: what calls use outside of their thread.
 _AFTER_WORK, _ELSEWHERE, _OUTSIDE = "_after_work", "_elsewhere", "_outside"
 _NEEDED = (
     *MEASURED,
     *(f"{name}{end}" for end in (_AFTER_WORK, _ELSEWHERE, _OUTSIDE) for name in OPERATIONS),
+    *(f"{name}_after_{pause}" for pause in _PAUSES for name in OPERATIONS),
     *(
         f"{GROWN}{_OUTSIDE}",
         "sync_inode",
@@ -138,6 +141,7 @@ def model_of(run: StoredRun, name: str) -> DeviceModel:
         if buffered
         else {},
         after_work=dict(_after_work(metrics)) if buffered else {},
+        after_pause=dict(_after_pause(metrics)) if buffered else {},
         inode_write=_inode_write(metrics) if buffered else None,
         depth_longer_ns={}
         if in_memory
@@ -284,6 +288,19 @@ def _after_work(metrics: Sequence[Metric]) -> Iterator[tuple[str, Extra]]:
         yield operation, _extra(metrics, operation, f"{operation}{_AFTER_WORK}")
 
 
+def _after_pause(metrics: Sequence[Metric]) -> Iterator[tuple[int, dict[str, Extra]]]:
+    """Yield what a call of the smallest size takes more after each pause.
+
+    Each of these syncs writes the inode, which the file's time has changed meanwhile.
+    """
+    for pause, pause_ns in _PAUSES.items():
+        extras = {}
+        for operation in OPERATIONS:
+            usual = "sync_inode" if operation == "sync" else operation
+            extras[operation] = _extra(metrics, operation, f"{operation}_after_{pause}", usual)
+        yield pause_ns, extras
+
+
 def _inode_write(metrics: Sequence[Metric]) -> Extra | None:
     """Return what a sync takes more that writes the inode; None where none does, for the journal.
 
@@ -294,13 +311,17 @@ def _inode_write(metrics: Sequence[Metric]) -> Extra | None:
     return extra if extra.longer_ns >= _LEAST_INODE_SHARE * alone.percentile(50) else None
 
 
-def _extra(metrics: Sequence[Metric], operation: str, measurement: str) -> Extra:
-    """Return what a measurement's calls of the smallest size take more than the operation's."""
+def _extra(metrics: Sequence[Metric], operation: str, measurement: str, usual: str = "") -> Extra:
+    """Return what a measurement's calls of the smallest size take more than the operation's.
+
+    ``usual``: another measurement of these.
+    """
+    usual = usual or operation
     alone, longer = (
         hdr.decode(_smallest(metrics, MEASURED[operation], name).hdr or "").percentile(50)
-        for name in (operation, measurement)
+        for name in (usual, measurement)
     )
-    processor_ns = _processor_ns(metrics, measurement) - _processor_ns(metrics, operation)
+    processor_ns = _processor_ns(metrics, measurement) - _processor_ns(metrics, usual)
     return Extra(max(0, round(longer - alone)), max(0, processor_ns))
 
 
@@ -399,6 +420,10 @@ def as_yaml(model: DeviceModel) -> str:
         "fill": f"{model.fill_ns}ns",
         "processor": {name: _microseconds(ns) for name, ns in model.processor_ns.items()},
         "after_work": {name: _extra_document(work) for name, work in model.after_work.items()},
+        "after_pause": {
+            _microseconds(pause_ns): {name: _extra_document(more) for name, more in extras.items()}
+            for pause_ns, extras in model.after_pause.items()
+        },
         "inode_write": model.inode_write and _extra_document(model.inode_write),
         "longer_at_depth": {
             _size(size): tuple(map(_microseconds, longer_ns))

@@ -127,6 +127,27 @@ def test_a_call_takes_longer_after_the_thread_has_worked(trace, run, virtual_tim
     assert due.total == 3
 
 
+def test_a_call_takes_longer_after_a_pause_of_the_thread_or_of_all(trace, run, virtual_time):
+    """By halves of what is stated after half of the pause, and by no more after a longer one."""
+    model = DeviceModel("disk", "", "published", False, points=constant(read=10, write=1, sync=1))
+    pauses = {4_000_000: {"read": Extra(200_000_000, 0)}}
+    use(trace, replace(model, after_pause=pauses))
+    virtual_time()
+    run(
+        "import time\n" + STORED + "read = lambda: os.pread(fd, 4096, 0)\n"
+        "def pause(clock, ns):\n"
+        "    start = clock()\n"
+        "    while clock() - start < ns: pass\n"
+        "read(); read(); pause(time.thread_time_ns, 2e6); read()\n"
+        "pause(time.monotonic_ns, 5e6); read()"
+    )
+    due = trace.page.read().histogram(DATA_READ, "due")
+    low, _ = due.layout.bounds()
+    counts = [due.counts[(low > at - 20_000_000) & (low < at + 20_000_000)].sum()
+              for at in (0, 100_000_000, 200_000_000)]  # fmt: skip
+    assert counts == [2, 1, 1]
+
+
 def test_a_call_takes_longer_while_calls_are_made_on_several_processors(trace, run):
     """Within a millisecond, before which the longer calls are not over."""
     processors = sorted(os.sched_getaffinity(0))[:2]

@@ -224,6 +224,7 @@ def test_a_pace_is_kept_without_the_processor(microbench, memory):
     (measured_job,) = jobs(microbench(target(memory), measured(job, 20)))
     assert measured_job["duration_ns"] >= 90 * MS
     assert all(thread["cpu_ns"] < 45 * MS for thread in measured_job["threads"])
+    assert all(thread["excluded_cpu_ns"] > 0 for thread in measured_job["threads"])  # of sleeping
 
 
 # ---- what cannot be measured ----

@@ -127,9 +127,14 @@ def device_suite(
                 metric("operation_kernel_ns", [us * times * US / 4], "lower", **labels),
                 metric("bandwidth_bytes_per_second", [1.2345e9 / us], "higher", **labels),
             ]
-    # 4 KiB take a tenth longer after work.
-    dearer = [(operation, f"{operation}_after_work", 1.1) for operation in OPERATIONS]
-    for operation, measurement, factor in (*dearer, ("sync", "sync_inode", 1 + inode_write)):
+    # 4 KiB take a tenth longer after work, and longer still after pauses.
+    dearer = [("sync", "sync_inode", 1 + inode_write)]
+    for operation in OPERATIONS:
+        usual = 1 + inode_write if operation == "sync" else 1
+        dearer.append((operation, f"{operation}_after_work", 1.1))
+        dearer.append((operation, f"{operation}_after_3ms", usual + 0.4))
+        dearer.append((operation, f"{operation}_after_10ms", usual + 0.8))
+    for operation, measurement, factor in dearer:
         of_dearer: dict[str, Any] = {"measurement": measurement, "access_size_bytes": 4096}
         metrics += [
             metric(MEASURED[operation], calls(us * factor, 1000), "lower", **of_dearer),
