@@ -56,8 +56,8 @@ _PAGE_BYTES = 4096
 _OF_HIGHEST_RATE = 0.95
 #: A sync that writes the inode takes longer by at least this share.
 _LEAST_INODE_SHARE = 0.1
-#: Calls are measured after such pauses.
-_PAUSES = {"3ms": 3_000_000, "10ms": 10_000_000}
+#: Calls are measured after such pauses, of which none is shorter than Linux's tick.
+_PAUSES = {"4ms": 4_000_000, "10ms": 10_000_000}
 #: End the names of measurements: of calls after work, of calls on all processors in turn, and of
 #: what calls use outside of their thread.
 _AFTER_WORK, _ELSEWHERE, _OUTSIDE = "_after_work", "_elsewhere", "_outside"
@@ -114,7 +114,7 @@ def model_of(run: StoredRun, name: str) -> DeviceModel:
     facts, buffered = tier.facts, tier.kind in _BUFFERED
     processors = run.manifest.host.cpu.threads
     elsewhere_ns = {name: _elsewhere_ns(metrics, name, processors) for name in OPERATIONS}
-    parallel = _parallel(metrics)
+    parallel, inode_write = _parallel(metrics), _inode_write(metrics)
     in_memory = tier.kind == "tmpfs"  # whoever calls copies: nothing queues
     bandwidth = {
         "read": _in_kb(_largest(metrics, ("read", "bulk_read", "scan"))),
@@ -141,8 +141,8 @@ def model_of(run: StoredRun, name: str) -> DeviceModel:
         if buffered
         else {},
         after_work=dict(_after_work(metrics)) if buffered else {},
-        after_pause=dict(_after_pause(metrics)) if buffered else {},
-        inode_write=_inode_write(metrics) if buffered else None,
+        after_pause=dict(_after_pause(metrics, inode_write)) if buffered else {},
+        inode_write=inode_write if buffered else None,
         depth_longer_ns={}
         if in_memory
         else dict(_longer_at_depth(metrics, parallel, elsewhere_ns["read"], bursts["read"])),
@@ -288,16 +288,22 @@ def _after_work(metrics: Sequence[Metric]) -> Iterator[tuple[str, Extra]]:
         yield operation, _extra(metrics, operation, f"{operation}{_AFTER_WORK}")
 
 
-def _after_pause(metrics: Sequence[Metric]) -> Iterator[tuple[int, dict[str, Extra]]]:
+def _after_pause(
+    metrics: Sequence[Metric], inode_write: Extra | None
+) -> Iterator[tuple[int, dict[str, Extra]]]:
     """Yield what a call of the smallest size takes more after each pause.
 
-    Each of these syncs writes the inode, which the file's time has changed meanwhile.
+    These syncs also write the inode: the file's time has changed meanwhile.
     """
+    inode = inode_write or Extra(0, 0)
     for pause, pause_ns in _PAUSES.items():
         extras = {}
         for operation in OPERATIONS:
-            usual = "sync_inode" if operation == "sync" else operation
-            extras[operation] = _extra(metrics, operation, f"{operation}_after_{pause}", usual)
+            extra = _extra(metrics, operation, f"{operation}_after_{pause}")
+            if operation == "sync":
+                processor_ns = max(0, extra.processor_ns - inode.processor_ns)
+                extra = Extra(max(0, extra.longer_ns - inode.longer_ns), processor_ns)
+            extras[operation] = extra
         yield pause_ns, extras
 
 
@@ -319,9 +325,9 @@ def _extra(metrics: Sequence[Metric], operation: str, measurement: str, usual: s
     usual = usual or operation
     alone, longer = (
         hdr.decode(_smallest(metrics, MEASURED[operation], name).hdr or "").percentile(50)
-        for name in (usual, measurement)
+        for name in (operation, measurement)
     )
-    processor_ns = _processor_ns(metrics, measurement) - _processor_ns(metrics, usual)
+    processor_ns = _processor_ns(metrics, measurement) - _processor_ns(metrics, operation)
     return Extra(max(0, round(longer - alone)), max(0, processor_ns))
 
 

@@ -132,7 +132,7 @@ def device_suite(
     for operation in OPERATIONS:
         usual = 1 + inode_write if operation == "sync" else 1
         dearer.append((operation, f"{operation}_after_work", 1.1))
-        dearer.append((operation, f"{operation}_after_3ms", usual + 0.4))
+        dearer.append((operation, f"{operation}_after_4ms", usual + 0.4))
         dearer.append((operation, f"{operation}_after_10ms", usual + 0.8))
     for operation, measurement, factor in dearer:
         of_dearer: dict[str, Any] = {"measurement": measurement, "access_size_bytes": 4096}

@@ -92,7 +92,7 @@ def test_a_model_keeps_what_pauses_before_a_call_add(tmp_path):
     path = tmp_path / "made.yml"
     path.write_text(as_yaml(model_of(device_suite(tmp_path, "ssd", 100), "made")))
     after_pause = load_model(path).after_pause
-    assert list(after_pause) == [3_000_000, 10_000_000]
+    assert list(after_pause) == [4_000_000, 10_000_000]
     for extras, longer_ns in zip(after_pause.values(), (40_000, 80_000), strict=True):
         longer = [extras[operation].longer_ns for operation in OPERATIONS]
         assert longer == pytest.approx([longer_ns] * 3, rel=0.05)
