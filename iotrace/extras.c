@@ -117,11 +117,18 @@ static void add_inode(const struct access *access, struct due *due) {
   }
 }
 
-static void add_outside(const struct access *access, struct due *due) {
+static void add_outside(const struct thread *thread, const struct access *access, struct due *due) {
   const struct device *device = device_of(access);
   bool grown = access->operation == SYNC && access->growth != NO_GROWTH;
-  due->outside_ns = device->outside_ns[grown ? OPERATIONS : (unsigned)access->operation];
+  unsigned service = grown ? OPERATIONS : (unsigned)access->operation;
+  due->outside_ns = device->outside_ns[service];
   due->urgency = device->outside_urgency == URGENT ? URGENT : ORDINARY;
+  if (thread->wanted != 0) {
+    uint64_t alone_ns = device->processor_ns[access->operation];
+    uint64_t busy_ns = due->processor_ns + device->busy_processor_ns[access->operation];
+    due->processor_ns = later(busy_ns, alone_ns) - alone_ns;
+    due->outside_ns = device->busy_outside_ns[service];
+  }
 }
 
 void add_extras(const struct thread *thread, const struct access *access, struct due *due,
@@ -129,7 +136,7 @@ void add_extras(const struct thread *thread, const struct access *access, struct
   add_inode(access, due);
   add_pauses(due, thread, access, start);
   add_way_to_processor(access, due, end);
-  add_outside(access, due);
+  add_outside(thread, access, due);
 }
 
 void note_end(struct thread *thread, const struct access *access, uint64_t end) {

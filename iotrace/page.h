@@ -130,6 +130,9 @@ struct device {
   // Processor time of a request outside of its thread, by service, and who uses it (enum urgency).
   uint64_t outside_ns[SERVICES];
   uint64_t outside_urgency;
+  // Both processor times where other threads want the processor: these wake nobody who sleeps.
+  uint64_t busy_processor_ns[OPERATIONS];
+  uint64_t busy_outside_ns[SERVICES];
   // By enum operation, syncs by bytes that are dirty; the last: of syncs after writes beyond the
   // end of what was written of the file, which the file system has to note, too.
   struct service service[SERVICES];
@@ -162,7 +165,7 @@ struct models {
   uint64_t chunks_lost; // pages that found no chunk: they are never resident
 };
 _Static_assert(sizeof(struct service) == 2248, "the writer knows this layout");
-_Static_assert(sizeof(struct device) == 96 * 8 + 4 * 2248, "the writer knows this layout");
+_Static_assert(sizeof(struct device) == 103 * 8 + 4 * 2248, "the writer knows this layout");
 _Static_assert(sizeof(struct state) == 142 * 8, "the harness clears it");
 _Static_assert(sizeof(struct models) <= MODEL_BYTES, "models fit");
 

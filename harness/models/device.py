@@ -98,6 +98,14 @@ class Extra:
 
 
 @dataclass(frozen=True)
+class BusyTimes:
+    """A call's processor time, and that outside of its thread, where others want the processor."""
+
+    processor_ns: int
+    outside_ns: int
+
+
+@dataclass(frozen=True)
 class DeviceModel:
     """A device's service times; syncs are by the bytes that are dirty.
 
@@ -125,7 +133,9 @@ class DeviceModel:
     several processors, of which one gets the device's interrupts; without syncs of files that grew.
     ``outside_ns``: by operation, the processor time of a request of 4 KiB outside of its thread, of
     interrupts and of the kernel's threads. ``outside_waits``: these threads have no priority over
-    the engine's, as those of a loop device, and the call waits for them.
+    the engine's, as those of a loop device, and the call waits for them. ``busy``: by operation,
+    both times where other threads want the processor; of syncs of files that grew, the time outside
+    is as much less as of other syncs.
     ``directions``: whether reads and writes (syncs among them) share the servers and what the
     device moves, or have each their own.
     ``basis``: ``measured`` (on a tier), ``published``, ``target`` (a vendor's promise),
@@ -154,6 +164,7 @@ class DeviceModel:
     elsewhere_ns: Mapping[str, int] = field(default_factory=dict)
     outside_ns: Mapping[str, int] = field(default_factory=dict)
     outside_waits: bool = False
+    busy: Mapping[str, BusyTimes] = field(default_factory=dict)
     directions: Directions = "shared"
     volatile_cache: bool = True
     in_engine: bool = False
@@ -186,6 +197,10 @@ class DeviceModel:
                 "depth": {str(size): list(ns) for size, ns in self.depth_longer_ns.items()},
                 "elsewhere": dict(self.elsewhere_ns),
                 "outside": dict(self.outside_ns),
+                "busy": {
+                    name: attributes(times, "processor_ns", "outside_ns")
+                    for name, times in self.busy.items()
+                },
                 "write_buffer": self.write_buffer
                 and attributes(self.write_buffer, "size_bytes", "program_bytes", "program_ns"),
                 "readahead": self.readahead_bytes,
@@ -334,6 +349,10 @@ def load_model(path: Path) -> DeviceModel:
         },
         elsewhere_ns={name: parse_duration_ns(text) for name, text in value.elsewhere.items()},
         outside_ns={name: parse_duration_ns(text) for name, text in value.outside.items()},
+        busy={
+            name: BusyTimes(parse_duration_ns(times.processor), parse_duration_ns(times.outside))
+            for name, times in value.busy.items()
+        },
     )
 
 
@@ -432,11 +451,17 @@ def _device(model: DeviceModel, cache: PageCache) -> bytes:
     pauses_ns = sorted(model.after_pause)
     no_pauses = MOST_PAUSES - len(pauses_ns)
     inode = model.inode_write or Extra(0, 0)
+    outside_ns = [model.outside_ns.get(operation, 0) for operation in OPERATIONS]
+    outside_ns.append(model.outside_ns.get(GROWN, outside_ns[-1]))  # after that of syncs
+    busy = [
+        model.busy.get(operation, BusyTimes(model.processor_ns.get(operation, 0), alone_ns))
+        for operation, alone_ns in zip(OPERATIONS, outside_ns, strict=False)
+    ]
     depth_bytes = sorted(model.depth_longer_ns)
     unused = MOST_DEPTH_SIZES - len(depth_bytes)
     pages = _UNLIMITED_PAGES if cache.size_bytes is None else cache.size_bytes // _PAGE_BYTES
     return struct.pack(
-        "<96Q",
+        "<103Q",
         min(model.parallel, MOST_PARALLEL),
         int(model.directions == "separate"),
         _ps_per_byte(model, "read"),
@@ -467,9 +492,11 @@ def _device(model: DeviceModel, cache: PageCache) -> bytes:
         *(model.elsewhere_ns.get(operation, 0) for operation in OPERATIONS),
         inode.longer_ns,
         inode.processor_ns,
-        *(model.outside_ns.get(operation, 0) for operation in OPERATIONS),
-        model.outside_ns.get(GROWN, model.outside_ns.get("sync", 0)),
+        *outside_ns,
         int(model.outside_waits),
+        *(times.processor_ns for times in busy),
+        *(times.outside_ns for times in busy),
+        max(0, outside_ns[-1] - outside_ns[-2] + busy[-1].outside_ns),
     ) + b"".join(
         _service(model.points.get(operation, ()), model.bandwidth.get(direction(operation), 0))
         for operation in SERVICES

@@ -53,6 +53,13 @@ class ExtraDocument(Struct, frozen=True):
     processor: _Duration
 
 
+class BusyDocument(Struct, frozen=True):
+    """A call's processor time, and that outside of its thread, where others want the processor."""
+
+    processor: _Duration
+    outside: _Duration
+
+
 class WriteBufferDocument(Struct, frozen=True):
     """Memory in which the device completes writes, and the bytes that it programs at a time."""
 
@@ -175,6 +182,13 @@ class DeviceDocument(
             "device's do"
         ),
     ] = False
+    busy: Annotated[
+        Mapping[_Operation, BusyDocument],
+        Meta(
+            min_length=1,
+            description="processor and outside where other threads want the processor",
+        ),
+    ] = field(default_factory=dict)
     directions: Annotated[
         Directions,
         Meta(

@@ -19,6 +19,7 @@ from harness.models.device import (
     MOST_PARALLEL,
     OPERATIONS,
     SERVICES,
+    BusyTimes,
     DeviceModel,
     Extra,
     SizePoint,
@@ -26,6 +27,7 @@ from harness.models.device import (
     model_folders,
 )
 from harness.models.device_document import (
+    BusyDocument,
     DeviceDocument,
     ExtraDocument,
     MeasuredTier,
@@ -58,12 +60,12 @@ _OF_HIGHEST_RATE = 0.95
 _LEAST_INODE_SHARE = 0.1
 #: Calls are measured after such pauses, of which none is shorter than Linux's tick.
 _PAUSES = {"4ms": 4_000_000, "10ms": 10_000_000}
-#: End the names of measurements: of calls after work, of calls on all processors in turn, and of
-#: what calls use outside of their thread.
-_AFTER_WORK, _ELSEWHERE, _OUTSIDE = "_after_work", "_elsewhere", "_outside"
+#: End the names of measurements: of calls after work, of calls on all processors in turn, of what
+#: calls use outside of their thread, and of calls where all processors are wanted.
+_AFTER_WORK, _ELSEWHERE, _OUTSIDE, _BUSY = "_after_work", "_elsewhere", "_outside", "_busy"
 _NEEDED = (
     *MEASURED,
-    *(f"{name}{end}" for end in (_AFTER_WORK, _ELSEWHERE, _OUTSIDE) for name in OPERATIONS),
+    *(f"{name}{end}" for end in (_AFTER_WORK, _ELSEWHERE, _OUTSIDE, _BUSY) for name in OPERATIONS),
     *(f"{name}_after_{pause}" for pause in _PAUSES for name in OPERATIONS),
     *(
         f"{GROWN}{_OUTSIDE}",
@@ -147,9 +149,10 @@ def model_of(run: StoredRun, name: str) -> DeviceModel:
         if in_memory
         else dict(_longer_at_depth(metrics, parallel, elsewhere_ns["read"], bursts["read"])),
         elsewhere_ns=elsewhere_ns if buffered else {},
-        outside_ns={service: _outside_ns(metrics, service) for service in SERVICES}
+        outside_ns={service: _outside_ns(metrics, f"{service}{_OUTSIDE}") for service in SERVICES}
         if buffered
         else {},
+        busy=dict(_busy(metrics)) if buffered else {},
         outside_waits=buffered and bool(_LOOP_DEVICE.match(facts.device or "")),
         volatile_cache=facts.volatile_cache is not False,
         directions="separate" if sum(at_once.values()) >= _SEPARATE else "shared",
@@ -362,10 +365,18 @@ def _processor_ns(metrics: Sequence[Metric], measurement: str) -> int:
     return max(0, round(time_ns))
 
 
-def _outside_ns(metrics: Sequence[Metric], service: str) -> int:
+def _outside_ns(metrics: Sequence[Metric], measurement: str) -> int:
     """Return the processor time of an operation of the smallest size outside of its thread."""
-    outside = _smallest(metrics, "operation_outside_ns", f"{service}{_OUTSIDE}")
+    outside = _smallest(metrics, "operation_outside_ns", measurement)
     return max(0, round(median(outside.samples or ())))
+
+
+def _busy(metrics: Sequence[Metric]) -> Iterator[tuple[str, BusyTimes]]:
+    """Yield the processor times of a call where threads that work want all processors."""
+    for operation in OPERATIONS:
+        measurement = f"{operation}{_BUSY}"
+        times = (_processor_ns(metrics, measurement), _outside_ns(metrics, measurement))
+        yield operation, BusyTimes(*times)
 
 
 def _smallest(metrics: Sequence[Metric], name: str, measurement: str) -> Metric:
@@ -437,6 +448,10 @@ def as_yaml(model: DeviceModel) -> str:
         },
         "elsewhere": {name: _microseconds(ns) for name, ns in model.elsewhere_ns.items()},
         "outside": {name: _microseconds(ns) for name, ns in model.outside_ns.items()},
+        "busy": {
+            name: BusyDocument(_microseconds(times.processor_ns), _microseconds(times.outside_ns))
+            for name, times in model.busy.items()
+        },
         "bandwidth": {name: f"{_megabytes(rate)}/s" for name, rate in model.bandwidth.items()},
         "burst": {name: _megabytes(size) for name, size in model.burst_bytes.items()},
         **{

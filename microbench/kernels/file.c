@@ -24,7 +24,7 @@
  * system without a journal the next sync writes the inode: in one of 40 that follow one another, but in
  * each of a log that is synced every 4 ms. With `retimed` the file's time is set back before each write.
  * Neither that time nor its processor time is part of a figure.
- * With `outside`, what an operation uses of the processors outside of its own thread is measured, while
+ * With `outside`, what an operation uses of the processors outside of all threads is measured, while
  * nothing else runs (file_outside.c).
  *
  * The first word of each 4 KiB of a file states its place: every read that begins there is checked,
@@ -82,8 +82,6 @@ static bool contradicts(const struct mb_job *job, const struct file_job *file,
         return !tb_fail(error, "retimed: only writes change the file's time");
     if (file->queue_depth > 1 && (file->touch_bytes || file->migrate || file->retimed))
         return !tb_fail(error, "queue_depth: must be 1 with touch_bytes, migrate and retimed");
-    if (file->outside && job->threads > 1)
-        return !tb_fail(error, "outside: is of one thread");
     if (file->cold && (file->write || file->direct != DIRECT_NO))
         return !tb_fail(error, "cold: only reads with direct no find the page cache empty");
     if (file->direct == DIRECT_YES && file->access_bytes % 512 != 0)
@@ -245,6 +243,7 @@ static void begin(struct mb_thread *thread)
         tb_hdr_init(&file->calls);
         tb_hdr_init(&file->syncs);
         file->truncating_ns = file->laps = 0;
+        atomic_store(&file->operations, 0);
     }
     if (thread->place == 0)
         atomic_store(&caller->part->next, 0);
@@ -253,7 +252,7 @@ static void begin(struct mb_thread *thread)
     caller->fd = open_again(caller->part->fd, file->flags);
     if (caller->fd < 0)
         tb_fail(&thread->error, "opening the file: %s", strerror(errno));
-    if (file->outside)
+    if (file->outside && thread->index == 0)
         caller->outside = mb_outside_begin(&thread->error);
     if (file->queue_depth == 1)
         return;
@@ -272,10 +271,12 @@ static void work(struct mb_thread *thread, uint64_t count)
     const struct file_job *file = thread->job->params;
     if (*thread->error.text)
         return;
-    if (thread->recording && file->outside)
+    if (thread->recording && file->outside && thread->index == 0)
         mb_outside_note(((struct caller *)thread->own)->outside, &thread->error);
     uint64_t done = file->queue_depth > 1 ? mb_file_work_queued(thread, count)
                                           : mb_file_work_one_by_one(thread, count);
+    if (thread->recording && file->outside)
+        atomic_fetch_add(&file->operations, done);
     thread->done.operations += done;
     thread->done.read_bytes += file->write ? 0 : done * file->access_bytes;
     thread->done.written_bytes += file->write ? done * file->access_bytes : 0;
@@ -287,8 +288,8 @@ static void end(struct mb_thread *thread)
     struct file_job *file = thread->job->params;
     struct caller *caller = thread->own;
     mb_file_drain(thread, file);
-    if (file->outside) {
-        uint64_t operations = thread->done.operations;
+    if (file->outside && thread->index == 0) {
+        uint64_t operations = atomic_load(&file->operations);
         file->outside_ns = mb_outside_end(caller->outside, &thread->error);
         file->outside_ns /= (double)(operations ? operations : 1);
     }

@@ -42,6 +42,7 @@ struct file_job {
     struct part *parts;
     struct tb_hdr calls, syncs; /* of all threads, from `begin` to `report` */
     _Atomic uint64_t truncating_ns, laps;
+    _Atomic uint64_t operations; /* of all threads, with `outside` */
     double outside_ns; /* of an operation */
     struct mb_timer_overhead overhead;
 };

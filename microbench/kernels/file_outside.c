@@ -1,9 +1,9 @@
 /*
- * What operations of the kernel `file` use of the processors outside of their own thread: the device's
+ * What operations of the kernel `file` use of the processors outside of their own threads: the device's
  * interrupts, and the kernel's own threads.
  *
  * Nothing counts interrupts' time as such: Linux books it on whoever is interrupted. But it knows when
- * processors are idle. The rest is the thread's, outside of it, and what the host uses without it.
+ * processors are idle. The rest is the threads', outside of them, and what the host uses without them.
  */
 #include "file.h"
 
@@ -44,17 +44,17 @@ void mb_outside_note(struct mb_outside *outside, struct tb_error *error)
 {
     if (outside->begin_ns)
         return;
-    outside->begin_cpu_ns = tb_thread_cpu_ns();
+    outside->begin_cpu_ns = tb_process_cpu_ns();
     outside->begin_busy_ns = busy_ns(error);
     outside->begin_ns = tb_monotonic_ns();
 }
 
-/* The processors' time since it was noted that neither this thread nor the host without it used. */
+/* The processors' time since it was noted that neither our threads nor the host without them used. */
 double mb_outside_end(struct mb_outside *outside, struct tb_error *error)
 {
     double wall_ns = (double)(tb_monotonic_ns() - outside->begin_ns);
     double busy = busy_ns(error) - outside->begin_busy_ns;
-    double own_ns = (double)(tb_thread_cpu_ns() - outside->begin_cpu_ns);
+    double own_ns = (double)(tb_process_cpu_ns() - outside->begin_cpu_ns);
     double alone_ns = outside->processors_alone * wall_ns;
     free(outside);
     return busy - own_ns - alone_ns;

@@ -9,7 +9,7 @@ from traced_calls import DATA_READ, DATA_SYNC, DATA_WRITE, WAL_SYNC, WAL_WRITE, 
 
 from harness.drivers.client_program import histogram
 from harness.models import durations
-from harness.models.device import DeviceModel, Extra, SizePoint, WriteBuffer
+from harness.models.device import BusyTimes, DeviceModel, Extra, SizePoint, WriteBuffer
 
 
 @pytest.mark.parametrize("in_engine", [False, True])
@@ -107,6 +107,22 @@ def test_a_call_uses_the_processor_time_of_the_device_and_sleeps_once(
     processor_ns, *sleeps = map(int, printed.split())
     assert processor_ns == pytest.approx(20 * 2_000_000, rel=0.05)
     assert sleeps == [1] * 20
+
+
+def test_a_call_uses_less_of_a_processor_that_others_want(trace, run, virtual_time):
+    """As the calls after one that was woken 50 ms late."""
+    model = DeviceModel("disk", "", "published", False, points=constant(read=10_000))
+    times = {"processor_ns": {"read": 2_000_000}, "busy": {"read": BusyTimes(1_000_000, 0)}}
+    use(trace, replace(model, **times))
+    virtual_time([50])
+    printed = run(
+        "import time\n" + STORED + "for _ in range(3):\n"
+        "    start = time.thread_time_ns()\n"
+        "    os.pread(fd, 4096, 0)\n"
+        "    print(time.thread_time_ns() - start)"
+    )
+    used_ms = [round(int(line) / 1e6) for line in printed.splitlines()]
+    assert used_ms == [2, 1, 1]
 
 
 def test_a_call_takes_longer_after_the_thread_has_worked(trace, run, virtual_time):

@@ -202,9 +202,13 @@ def test_memory_that_is_touched_in_between_is_in_no_figure(microbench, memory):
     assert measured_job["threads"][0]["cpu_ns"] < measured_job["duration_ns"] / 2
 
 
+@pytest.mark.parametrize("threads", [1, 3])
 @pytest.mark.parametrize("outside", [True, False])
-def test_what_an_operation_uses_outside_of_its_thread_is_stated(microbench, memory, outside):
-    measured_jobs = jobs(microbench(target(memory), measured(file(outside=outside), 300)))
+def test_what_an_operation_uses_outside_of_all_threads_is_stated(
+    microbench, memory, outside, threads
+):
+    job = file(outside=outside, threads=threads)
+    measured_jobs = jobs(microbench(target(memory), measured(job, 300)))
     (stated,) = [measured_job["facts"].get("outside_ns") for measured_job in measured_jobs]
     assert isinstance(stated, float) if outside else stated is None
 
@@ -245,7 +249,6 @@ def test_a_pace_is_kept_without_the_processor(microbench, memory):
         ("queue_depth", {"queue_depth": 2, "touch_bytes": 64}),
         ("cold", {"cold": True}),
         ("retimed", {"retimed": True}),
-        ("outside", {"outside": True, "threads": 2}),
         ("cold", {"cold": True, "direct": "no", "operation": "write"}),
         ("access_bytes", {"direct": "yes", "access_bytes": 576}),
         ("access_bytes", {"access_bytes": 100}),

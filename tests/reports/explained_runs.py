@@ -151,6 +151,13 @@ def device_suite(
     for service in SERVICES:
         outside: dict[str, Any] = {"measurement": f"{service}_outside", "access_size_bytes": 4096}
         metrics.append(metric("operation_outside_ns", [us * US / 5], "lower", **outside))
+    for operation in OPERATIONS:
+        busy: dict[str, Any] = {"measurement": f"{operation}_busy", "access_size_bytes": 4096}
+        metrics += [
+            metric("operation_kernel_ns", [us * US / 5], "lower", **busy),
+            metric("operation_outside_ns", [us * US / 10], "lower", **busy),
+            metric("write_call_duration_ns", calls(us / 20, 1000), "lower", **busy),
+        ]
     rate = 1.2345e9 / us
     metrics.append(metric("bandwidth_bytes_per_second", [rate], "higher", measurement="scan"))
     checkpoint: dict[str, Any] = {"measurement": "checkpoint", "access_size_bytes": 1 << 24}

@@ -128,6 +128,15 @@ def test_a_model_keeps_what_calls_use_outside_of_their_thread(tmp_path):
     assert load_model(path).outside_ns == dict.fromkeys(SERVICES, 20_000)
 
 
+def test_a_model_keeps_what_calls_use_where_processors_are_wanted(tmp_path):
+    path = tmp_path / "made.yml"
+    path.write_text(as_yaml(model_of(device_suite(tmp_path, "ssd", 100), "made")))
+    busy = load_model(path).busy
+    assert {times.outside_ns for times in busy.values()} == {10_000}
+    processor_ns = [busy[operation].processor_ns for operation in OPERATIONS]
+    assert processor_ns == pytest.approx([20_000, 20_000, 15_000], rel=0.01)
+
+
 @pytest.mark.parametrize(("device", "waits"), [("/dev/vda", False), ("/dev/loop7", True)])
 def test_calls_wait_for_the_threads_of_a_loop_device(tmp_path, device, waits):
     run = with_fact(device_suite(tmp_path, "ssd", 100), "device", device)
