@@ -268,7 +268,7 @@ static void begin(struct mb_thread *thread)
 
 static void work(struct mb_thread *thread, uint64_t count)
 {
-    const struct file_job *file = thread->job->params;
+    struct file_job *file = thread->job->params;
     if (*thread->error.text)
         return;
     if (thread->recording && file->outside && thread->index == 0)
