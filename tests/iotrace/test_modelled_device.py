@@ -112,8 +112,8 @@ def test_a_call_uses_the_processor_time_of_the_device_and_sleeps_once(
 def test_a_call_uses_less_of_a_processor_that_others_want(trace, run, virtual_time):
     """As the calls after one that was woken 50 ms late."""
     model = DeviceModel("disk", "", "published", False, points=constant(read=10_000))
-    times = {"processor_ns": {"read": 2_000_000}, "busy": {"read": BusyTimes(1_000_000, 0)}}
-    use(trace, replace(model, **times))
+    busy = {"read": BusyTimes(1_000_000, 0)}
+    use(trace, replace(model, processor_ns={"read": 2_000_000}, busy=busy))
     virtual_time([50])
     printed = run(
         "import time\n" + STORED + "for _ in range(3):\n"
