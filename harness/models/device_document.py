@@ -123,7 +123,7 @@ class DeviceDocument(
             min_length=1,
             max_length=4,
             description="by how much a call takes longer, and its processor time, after pauses of "
-            "so long, such as 4ms; at most 4",
+            "these lengths, such as 4ms; at most 4",
         ),
     ] = field(default_factory=dict)
     inode_write: Annotated[
