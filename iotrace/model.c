@@ -186,7 +186,8 @@ static uint64_t counts_from(uint64_t *first, uint64_t start, uint64_t seen, uint
 }
 
 // While both directions are under way on a device that they share, each has half of it: what a
-// request and the other direction's are under way together takes twice as long.
+// request and the other direction's are under way together takes twice as long. In order, a request
+// waits for the other direction's.
 static uint64_t transfer(const struct device *device, struct state *state, uint64_t start,
                          uint64_t ns, bool writes) {
   uint64_t *busy_until = &state->transferred_at[writes], *slices_from = &state->slices_from[writes];
@@ -206,7 +207,8 @@ static uint64_t transfer(const struct device *device, struct state *state, uint6
     uint64_t begin = later(from, seen) + burst;
     uint64_t others = __atomic_load_n(&state->transferred_at[!writes], __ATOMIC_RELAXED) +
                       burst_ns(device, !writes);
-    together = device->separate ? 0 : least(ns, later(others, begin) - begin);
+    uint64_t left = device->separate ? 0 : later(others, begin) - begin;
+    together = device->in_order ? left : least(ns, left);
   } while (!take(busy_until, seen, from, ns + together, &end));
   // A throttle holds what a slice does not allow until the next one begins.
   return slices ? first + (later(end, first) - first + burst - 1) / burst * burst : end;
@@ -255,7 +257,7 @@ static uint64_t request(struct thread *thread, unsigned number, unsigned operati
   if (turns > later(service_ns, transfer_ns) / SHORTEST_TURN_NS) {
     turns = later(service_ns, transfer_ns) / SHORTEST_TURN_NS;
   }
-  if (turns == 0 || !waits || device->page_cache == BUFFERED_AS_AN_ENGINE_SAW) {
+  if (turns == 0 || !waits || device->in_order || device->page_cache == BUFFERED_AS_AN_ENGINE_SAW) {
     turns = 1;
   }
   uint64_t end = start;
@@ -374,7 +376,10 @@ struct due due_at(struct thread *thread, const struct access *access, uint64_t s
   }
   bool durable = access->operation == WRITE && access->file.durable;
   enum operation operation = durable ? SYNC : access->operation;
-  uint64_t end_ns = request(thread, number, operation, access->bytes, start, true);
+  // What direct writes moved is on the device when it is synced: only its cache is flushed then.
+  bool moved = access->operation == SYNC && models_of_page()->devices[number].page_cache != UNBUFFERED;
+  uint64_t bytes = moved ? 0 : access->bytes;
+  uint64_t end_ns = request(thread, number, operation, bytes, start, true);
   return durable ? sync_due(number, access->bytes, end_ns)
                  : device_due(number, operation, end_ns);
 }

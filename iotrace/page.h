@@ -95,6 +95,7 @@ struct extra {
 struct device {
   uint64_t servers;            // requests served at once, 1 to MODEL_SERVERS
   uint64_t separate;           // reads and writes have each their own servers and limit
+  uint64_t in_order;           // each request waits for what all before it move
   uint64_t ps_per_byte[2];     // of the whole device: reads, writes; 0: no limit
   uint64_t burst_bytes[2];     // that a throttle lets pass at once, in each slice; 0: none
   uint64_t page_cache;         // enum page_cache
@@ -165,7 +166,7 @@ struct models {
   uint64_t chunks_lost; // pages that found no chunk: they are never resident
 };
 _Static_assert(sizeof(struct service) == 2248, "the writer knows this layout");
-_Static_assert(sizeof(struct device) == 103 * 8 + 4 * 2248, "the writer knows this layout");
+_Static_assert(sizeof(struct device) == 104 * 8 + 4 * 2248, "the writer knows this layout");
 _Static_assert(sizeof(struct state) == 142 * 8, "the harness clears it");
 _Static_assert(sizeof(struct models) <= MODEL_BYTES, "models fit");
 

@@ -50,7 +50,7 @@ _SUFFIX = ".yml"
 #: Keys of a file whose values a model has as they are.
 AS_STATED = (
     *("name", "description", "basis", "source", "made_of", "page_cache", "parallel"),
-    *("outside_waits", "volatile_cache", "directions", "in_engine"),
+    *("outside_waits", "volatile_cache", "directions", "in_order", "in_engine"),
 )
 #: What each part of an engine does to its files.
 _NEEDS: Mapping[str, tuple[str, ...]] = {
@@ -136,6 +136,8 @@ class DeviceModel:
     the engine's, as those of a loop device, and the call waits for them. ``busy``: by operation,
     both times where other threads want the processor; of syncs of files that grew, the time outside
     is as much less as of other syncs.
+    ``in_order``: a request waits for all that came before it, however large; else a large one is
+    served in turns with others.
     ``directions``: whether reads and writes (syncs among them) share the servers and what the
     device moves, or have each their own.
     ``basis``: ``measured`` (on a tier), ``published``, ``target`` (a vendor's promise),
@@ -166,6 +168,7 @@ class DeviceModel:
     outside_waits: bool = False
     busy: Mapping[str, BusyTimes] = field(default_factory=dict)
     directions: Directions = "shared"
+    in_order: bool = False
     volatile_cache: bool = True
     in_engine: bool = False
     source: str = ""
@@ -185,7 +188,8 @@ class DeviceModel:
         return content_hash(
             {
                 **attributes(self, "page_cache", "parallel", "bandwidth", "fill_ns"),
-                **attributes(self, "outside_waits", "volatile_cache", "directions", "in_engine"),
+                **attributes(self, "outside_waits", "volatile_cache", "in_engine"),
+                **attributes(self, "directions", "in_order"),
                 "burst": dict(self.burst_bytes),
                 "processor": dict(self.processor_ns),
                 "after_work": _by_operation(self.after_work),
@@ -461,9 +465,10 @@ def _device(model: DeviceModel, cache: PageCache) -> bytes:
     unused = MOST_DEPTH_SIZES - len(depth_bytes)
     pages = _UNLIMITED_PAGES if cache.size_bytes is None else cache.size_bytes // _PAGE_BYTES
     return struct.pack(
-        "<103Q",
+        "<104Q",
         min(model.parallel, MOST_PARALLEL),
         int(model.directions == "separate"),
+        int(model.in_order),
         _ps_per_byte(model, "read"),
         _ps_per_byte(model, "write"),
         model.burst_bytes.get("read", 0),

@@ -175,6 +175,13 @@ class DeviceDocument(
             "and the kernel's threads, such as sync: 35us",
         ),
     ] = field(default_factory=dict)
+    in_order: Annotated[
+        bool,
+        Meta(
+            description="whether a request waits for all that came before it, however large; else "
+            "a large one is served in turns with others"
+        ),
+    ] = written(False)
     outside_waits: Annotated[
         bool,
         Meta(

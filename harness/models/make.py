@@ -53,6 +53,8 @@ _ALL_BUT = 0.8
 _WAITED, _LIMITED_SHARE = 4, 0.5
 #: Both directions at once move so many times what each moves alone, where they share nothing: 2.
 _SEPARATE = 1.5
+#: One small sync in a hundred takes at least this share of a large one next to it.
+_OF_LARGE_SYNC = 0.25
 _PAGE_BYTES = 4096
 #: More requests under way do not raise the rate where it is this share of the highest one.
 _OF_HIGHEST_RATE = 0.95
@@ -70,6 +72,7 @@ _NEEDED = (
     *(
         f"{GROWN}{_OUTSIDE}",
         "sync_inode",
+        "in_order",
         "parallel",
         "parallel_cold",
         "cold_read",
@@ -156,6 +159,7 @@ def model_of(run: StoredRun, name: str) -> DeviceModel:
         outside_waits=buffered and bool(_LOOP_DEVICE.match(facts.device or "")),
         volatile_cache=facts.volatile_cache is not False,
         directions="separate" if sum(at_once.values()) >= _SEPARATE else "shared",
+        in_order=_in_order(metrics),
         readahead_bytes=facts.readahead_bytes or DEFAULT_READAHEAD_BYTES,
         source=f"run {run.run_id}",
         made_of=MeasuredTier(tier.name, run.manifest.host.host_id),
@@ -267,6 +271,16 @@ def _at_once(metrics: Sequence[Metric]) -> dict[str, float]:
         if alone := _rate(metrics, way, int(metric.labels["access_size_bytes"])):
             shares[way] = median(metric.samples or ()) / alone
     return shares
+
+
+def _in_order(metrics: Sequence[Metric]) -> bool:
+    """Return whether a small sync that comes during a large one waits for the rest of it.
+
+    Some in a hundred come then.
+    """
+    by_job = {str(m.labels["job"]): m for m in _of(metrics, MEASURED["sync"], "in_order")}
+    small, large = (hdr.decode(by_job[job].hdr or "") for job in ("log", "checkpoint"))
+    return small.percentile(99) >= _OF_LARGE_SYNC * large.mean
 
 
 def _share_below(histogram: hdr.Histogram, limit_ns: float) -> float:

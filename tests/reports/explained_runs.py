@@ -112,11 +112,13 @@ def device_suite(
     host_id: str = "a1b2c3d4",  # as of all other runs
     host: str = "lab1",
     inode_write: float = 0.3,
+    behind_checkpoints: float = 0.1,
 ) -> StoredRun:
     """A run of the suite ``device-model`` on a tier on which 4 KiB take that long, and 16 KiB
     twice as long, and 8 µs more where they fill the page cache; with ``more`` metrics.
 
     ``next_to_writes``: of what reads move alone; writes have half of it next to reads.
+    ``behind_checkpoints``: of a checkpoint's sync, how long one in fifty of the log's takes.
     ``inode_write``: by how much a sync takes longer that writes the inode, of one that does not."""
     metrics = []
     for operation, name in MEASURED.items():
@@ -160,6 +162,10 @@ def device_suite(
         ]
     rate = 1.2345e9 / us
     metrics.append(metric("bandwidth_bytes_per_second", [rate], "higher", measurement="scan"))
+    behind = [us * US] * 98 + [us * US * 100 * behind_checkpoints] * 2
+    for job, sync_ns in (("log", behind), ("checkpoint", [us * US * 100])):
+        of_job: dict[str, Any] = {"measurement": "in_order", "job": job}
+        metrics.append(metric(MEASURED["sync"], histogram(sync_ns), "lower", **of_job))
     checkpoint: dict[str, Any] = {"measurement": "checkpoint", "access_size_bytes": 1 << 24}
     flush_us = (1 << 24) / rate * 1e6
     metrics.append(metric(MEASURED["sync"], calls(flush_us, 100), "lower", **checkpoint))

@@ -60,6 +60,12 @@ def test_directions_are_separate_that_lose_little_to_each_other(tmp_path, share,
     assert model_of(run, "made").directions == directions
 
 
+@pytest.mark.parametrize(("share", "in_order"), [(0.1, False), (0.5, True)])
+def test_requests_are_in_order_where_small_syncs_wait_for_large_ones(tmp_path, share, in_order):
+    run = device_suite(tmp_path, "ssd", 100, behind_checkpoints=share)
+    assert model_of(run, "made").in_order is in_order
+
+
 def test_a_model_keeps_the_kernel_s_time_of_small_requests(tmp_path):
     made = model_of(device_suite(tmp_path, "ssd", 100), "made")
     path = tmp_path / "made.yml"

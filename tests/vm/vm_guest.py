@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+from native_build import build
 from vm_cache import REPOSITORY
 from vm_image import DEBIAN_12, GUEST_VENV, Recipe, image
 from vm_machine import Vm, running_machine
@@ -50,6 +51,8 @@ def copy_sources(machine: Vm) -> None:
     """Bring harness and guest scripts to /opt/harness, and let Python keep what it compiles."""
     sources = [REPOSITORY / "harness" / name for name in _SOURCES]
     machine.copy([*sources, *Path(__file__).parent.glob("guest_*")], "/opt/harness")
+    launch = build("launch") / "launch"
+    machine.copy([launch], "/opt/harness/harness/_native", launch.parent)
     machine.run(
         "ln -s /opt/harness/tests/vm/guest_compiled.py /usr/lib/python3/dist-packages/"
         " && echo import guest_compiled >/usr/lib/python3/dist-packages/guest_compiled.pth"

@@ -16,7 +16,7 @@ _GUEST_GLIBC_MINOR = 36
 _SOURCES = (
     *("pyproject.toml", "CMakeLists.txt", "README.md", "LICENSE"),
     *("harness", "engines", "reports", "profiles", "playbooks", "inventory"),
-    *("iotrace", "loadgen", "microbench", "native"),
+    *("iotrace", "launch", "loadgen", "microbench", "native"),
 )
 
 
