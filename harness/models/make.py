@@ -159,7 +159,7 @@ def model_of(run: StoredRun, name: str) -> DeviceModel:
         outside_waits=buffered and bool(_LOOP_DEVICE.match(facts.device or "")),
         volatile_cache=facts.volatile_cache is not False,
         directions="separate" if sum(at_once.values()) >= _SEPARATE else "shared",
-        in_order=_in_order(metrics),
+        in_order=buffered and not in_memory and _in_order(metrics),
         readahead_bytes=facts.readahead_bytes or DEFAULT_READAHEAD_BYTES,
         source=f"run {run.run_id}",
         made_of=MeasuredTier(tier.name, run.manifest.host.host_id),
@@ -278,8 +278,11 @@ def _in_order(metrics: Sequence[Metric]) -> bool:
 
     Some in a hundred come then.
     """
-    by_job = {str(m.labels["job"]): m for m in _of(metrics, MEASURED["sync"], "in_order")}
-    small, large = (hdr.decode(by_job[job].hdr or "") for job in ("log", "checkpoint"))
+    syncs = _of(metrics, MEASURED["sync"], "in_order")
+    by_job = {str(metric.labels["job"]): hdr.decode(metric.hdr or "") for metric in syncs}
+    if missing := [job for job in ("log", "checkpoint") if job not in by_job]:
+        raise _not_one_ended(f"in_order, {' and '.join(missing)}")
+    small, large = by_job["log"], by_job["checkpoint"]
     return small.percentile(99) >= _OF_LARGE_SYNC * large.mean
 
 
@@ -334,12 +337,8 @@ def _inode_write(metrics: Sequence[Metric]) -> Extra | None:
     return extra if extra.longer_ns >= _LEAST_INODE_SHARE * alone.percentile(50) else None
 
 
-def _extra(metrics: Sequence[Metric], operation: str, measurement: str, usual: str = "") -> Extra:
-    """Return what a measurement's calls of the smallest size take more than the operation's.
-
-    ``usual``: another measurement of these.
-    """
-    usual = usual or operation
+def _extra(metrics: Sequence[Metric], operation: str, measurement: str) -> Extra:
+    """Return what a measurement's calls of the smallest size take more than the operation's."""
     alone, longer = (
         hdr.decode(_smallest(metrics, MEASURED[operation], name).hdr or "").percentile(50)
         for name in (operation, measurement)
@@ -396,9 +395,13 @@ def _busy(metrics: Sequence[Metric]) -> Iterator[tuple[str, BusyTimes]]:
 def _smallest(metrics: Sequence[Metric], name: str, measurement: str) -> Metric:
     sizes = {int(m.labels["access_size_bytes"]): m for m in _of(metrics, name, measurement)}
     if not sizes:
-        context = f"{measurement}: not one call ended in the measured time"
-        raise RunFailed("make a model", context, "leave -p duration= out, or give more")
+        raise _not_one_ended(measurement)
     return sizes[min(sizes)]
+
+
+def _not_one_ended(measurement: str) -> RunFailed:
+    context = f"{measurement}: not one call ended in the measured time"
+    return RunFailed("make a model", context, "leave -p duration= out, or give more")
 
 
 def _parallel(metrics: Sequence[Metric]) -> int:
