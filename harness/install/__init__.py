@@ -20,13 +20,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from harness import jsonfile, registry
+from harness import jsonfile, registry, structs
 from harness.errors import RunFailed, UsageError, unknown
 from harness.install.archives import Jars, MavenArchive, Requirements, SourceArchive, Wheel
 from harness.install.debs import Debs
 from harness.install.prefix import NO_SPACE, publish, work_directory
 from harness.progress import Progress
-from harness.store.documents import from_members
 from harness.supervise import programs
 from harness.supervise.credentials import (
     refuse_exchangeable,
@@ -142,7 +141,7 @@ def _source(source: Mapping[str, Any], machine: str, engine: Path) -> Source:
     stated = {**source, **source["archives"][machine]}
     if "compile" in source:
         stated["compile"] = engine / source["compile"]
-    return from_members(_KINDS[source["kind"]], stated)
+    return structs.convert(stated, _KINDS[source["kind"]], f"versions.yml of {engine.name}")
 
 
 __all__ = [

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from harness import hdr
+from harness import hdr, structs
 from harness.micro.chains import chain_text
 from harness.micro.keys import REPORTED
 from harness.micro.labels import job_labels, swept_labels
@@ -20,7 +20,6 @@ from harness.micro.model import FILE, MAP, Job, Measurement
 from harness.micro.protocol import traffic_metrics
 from harness.micro.spec import BLOCK, measurement_name
 from harness.monitors.dimm_media import MediaReader, effective_write_ratio
-from harness.store.documents import from_members
 from harness.store.result import Better, Label, Labels, Metric
 from harness.units import GIB, NS_PER_S
 
@@ -181,7 +180,7 @@ class SuiteResult:
         cls, measurements: Sequence[Measurement], repeats: int, document: dict[str, Any]
     ) -> SuiteResult:
         """Read the document of the program."""
-        output = from_members(ProgramResult, document)
+        output = structs.convert(document, ProgramResult, "microbench's result")
         return cls(
             measurements,
             repeats,

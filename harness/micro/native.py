@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from harness import jsonfile, native_programs
+from harness import jsonfile, native_programs, structs
 from harness.engine import Credentials
 from harness.errors import RunFailed, UsageError
 from harness.execution.environment import Environment
@@ -50,7 +50,6 @@ from harness.micro.spec import BLOCK, spec_json
 from harness.progress import Task
 from harness.rewrite import check_tools, rewrite
 from harness.sequences import grouped
-from harness.store.documents import from_members
 from harness.store.result import Check, CheckStatus
 from harness.store.spec import JsonObject
 from harness.supervise import programs, workdirs
@@ -427,7 +426,7 @@ class UnderWay:
 
 
 def _memory(spec: dict[str, Any], result: dict[str, Any]) -> str:
-    targets = {name: from_members(Target, target) for name, target in result["targets"].items()}
+    targets = structs.convert(result["targets"], dict[str, Target], "microbench's result")
     pages = [f"{name} {pages_of(target)}" for name, target in targets.items()]
     return ", ".join(
         [*pages, *(f"{check.name} {check.status}" for check in _on_node(spec, targets))]

@@ -4,22 +4,14 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
-from functools import cache, partial
 from pathlib import Path
-from types import NoneType, UnionType
 from typing import (
     Any,
     ClassVar,
     Generic,
-    TypeAlias,
     TypeVar,
-    Union,
-    cast,
-    get_args,
-    get_origin,
-    get_type_hints,
 )
 
 import msgspec
@@ -29,7 +21,6 @@ from harness import jsonfile, structs
 from harness.errors import RunFailed, UsageError
 from harness.printable import printable
 from harness.store import rescue
-from harness.store.spec import Json
 from harness.structs import Struct
 from harness.supervise.own_files import replacing
 from harness.warnings import RunWarning, warn
@@ -59,60 +50,6 @@ def as_json(value: Any) -> Any:
     if isinstance(value, Mapping):
         return {key: as_json(inner) for key, inner in value.items()}
     return [as_json(inner) for inner in value] if isinstance(value, list | tuple) else value
-
-
-M = TypeVar("M")
-
-
-def from_members(kind: type[M], document: Mapping[str, Any]) -> M:
-    """Return the dataclass that :func:`members` made a document of; others of it are ignored."""
-    readers = _readers(cast(Any, kind))
-    return kind(
-        **{
-            name: value if value is None or (read := readers[name]) is None else read(value)
-            for name, value in document.items()
-            if name in readers
-        }
-    )
-
-
-#: Makes a value of a field of a JSON value that is not null; None where that is the value itself.
-_Reader: TypeAlias = Callable[[Any], Any] | None
-
-
-@cache
-def _readers(kind: Any) -> dict[str, _Reader]:
-    hints = get_type_hints(kind, localns={"Json": Json})  # which refers to itself by its name
-    return {field.name: _reader(hints[field.name]) for field in fields(kind)}
-
-
-def _reader(kind: Any) -> _Reader:
-    origin, arguments = get_origin(kind), get_args(kind)
-    if origin in (Union, UnionType):  # optional: a field of several types has JSON's
-        only = [argument for argument in arguments if argument is not NoneType]
-        return _reader(only[0]) if len(only) == 1 else None
-    if isinstance(kind, type) and (hasattr(kind, "from_json") or is_dataclass(kind)):
-        return getattr(kind, "from_json", partial(from_members, kind))
-    if origin is Mapping and is_dataclass(arguments[1]):
-        inner = partial(_read, _reader(arguments[1]))
-        return lambda value: {name: inner(member) for name, member in value.items()}
-    if origin is tuple:
-        if arguments[-1] is Ellipsis:
-            each = _reader(arguments[0])
-            return tuple if each is None else lambda value: tuple(_read(each, m) for m in value)
-        readers = [_reader(argument) for argument in arguments]
-        return lambda value: tuple(map(_read, readers, _of_length(value, len(readers))))
-    return None
-
-
-def _read(read: _Reader, value: Any) -> Any:
-    return value if value is None or read is None else read(value)
-
-
-def _of_length(values: Sequence[Any], length: int) -> Sequence[Any]:
-    if len(values) != length:
-        raise ValueError(f"{len(values)} values in place of {length}")
-    return values
 
 
 class Document(Struct, frozen=True):

@@ -22,9 +22,9 @@ from harness.engine import CannotExplain, Engine, QueryTimeout, Scalar, SqlConne
 from harness.errors import RunFailed
 from harness.query_plan import ExecutedPlan, account
 from harness.sql_values import decode, encode
-from harness.store.documents import attributes, from_members, members
+from harness.store.documents import attributes, members
 from harness.store.result import Check, Metric
-from harness.store.spec import JsonObject
+from harness.structs import convert
 from harness.units import NS_PER_S
 from harness.waits import Breakdown, explain_alone, take, unaccounted
 from harness.warnings import RunWarning
@@ -129,7 +129,7 @@ class ExplainedQuery:
 
     query: str
     metrics: tuple[Metric, ...]
-    document: JsonObject
+    document: Mapping[str, Any]
 
 
 def execute(
@@ -316,7 +316,7 @@ class QueryRuns(Generic[S]):
                         f"{statement.name}'s plan",
                         partial(self._explain, self._engine, execution),
                         partial(self._again, statement),
-                        partial(from_members, ExplainedQuery),
+                        partial(convert, kind=ExplainedQuery, source=f"step {statement.step}-plan"),
                     )
                 except CannotExplain as error:
                     self.unexplained = str(error)

@@ -76,15 +76,15 @@ class ResumeCursor:
         """The result of this work: of an earlier attempt, or of ``do`` now, which is stored.
 
         ``name``: for a person. ``again``: does it without timing; None: it left nothing.
-        ``read``: makes the result of its stored document. ``query``: it is a timed query.
+        ``read``: makes the result of its document, of ``do``'s too: what an interrupted run resumes
+        with is what every run goes on with. ``query``: it is a timed query.
         """
         document = self._session.recalled(step)
         if document is None:
             self.ready(step, name)
-            result = do()
-            self._session.remember(step, as_json(result))
-            return result
-        if again is not None:
+            document = as_json(do())
+            self._session.remember(step, document)
+        elif again is not None:
             self.skip(again, changes_data=changes_data, query=query)
         return read(document)
 

@@ -20,7 +20,7 @@ from harness.micro.result_warnings import warnings_of
 from harness.micro.spec import measurement_name
 from harness.monitors.dimm_media import MediaReader, effective_write_ratio
 from harness.progress import progress_on_stderr
-from harness.store.documents import from_members
+from harness.structs import convert
 from harness.tiers.linux.kernel import Kernel
 from harness.tiers.linux.model import Tier, TierClaim, TierFacts
 
@@ -30,7 +30,7 @@ MS = 1_000_000
 
 def thread(cpu: int = 0, ran_ns: int = 100 * MS, share: float = 1, **faults: int) -> dict[str, Any]:
     """A thread that had its processor for a share of its time."""
-    ran = {"cpu": cpu, "cpu_ns": share * ran_ns, "begin_ns": 0, "end_ns": ran_ns}
+    ran = {"cpu": cpu, "cpu_ns": int(share * ran_ns), "begin_ns": 0, "end_ns": ran_ns}
     return {**ran, "minor_faults": 0, "major_faults": 0, **faults}
 
 
@@ -228,7 +228,7 @@ def target(kind: str, huge_bytes: int | None, **more: Any) -> dict[str, Any]:
     ],
 )
 def test_the_label_is_what_was_had_and_small_pages_are_told(memory, label, warning):
-    assert pages_of(from_members(Target, memory)) == label
+    assert pages_of(convert(memory, Target, "")) == label
     said = contexts("huge-pages-missing", t=memory)
     assert [text.startswith(warning or "") for text in said] == [True] * bool(warning)
 

@@ -33,11 +33,10 @@ from harness.drivers.loadgen.remote_clients import RemoteClients
 from harness.drivers.loadgen.spec import LoadgenResult, LoadgenSpec, merged, split
 from harness.drivers.result import SERIES_NS, Second, WindowCallbacks, intervals_per_histogram
 from harness.engine import Credentials, Process
-from harness.errors import RunFailed, naming_instance
+from harness.errors import RunFailed, UsageError, naming_instance
 from harness.native_programs import loadgen_for
 from harness.progress import Task
 from harness.sequences import grouped
-from harness.store.documents import from_members
 from harness.supervise.failures import ending, log_tail
 from harness.supervise.silence import limit_s
 from harness.supervise.user_files import hold_socket
@@ -424,10 +423,14 @@ class _Rates:
         return Second(sum(second.per_s for second in seconds), hdrs)
 
 
+def _report(line: str | bytes) -> _ClientReport:
+    return structs.convert(jsonfile.parse(line), _ClientReport, "a client's event")
+
+
 def _read_progress(client: _Client, events: _Events) -> None:
-    with suppress(ValueError):  # what follows a damaged line is not known either
+    with suppress(ValueError, UsageError):  # what follows a damaged line is not known either
         for line in client.process.progress:
-            events.put((client, from_members(_ClientReport, jsonfile.parse(line))))
+            events.put((client, _report(line)))
     events.put((client, None))
 
 
@@ -440,12 +443,8 @@ def _read_lines(client: _Client, events: _Events) -> None:
     """Read a remote process: its events and, last, the result, in lines of one stream."""
     for line in client.process.stdout:
         try:
-            document = jsonfile.parse(line)
-        except ValueError:
-            document = {}
-        if "event" in document:
-            events.put((client, from_members(_ClientReport, document)))
-        else:
+            events.put((client, _report(line)))
+        except (ValueError, UsageError):
             client.printed += line
     events.put((client, None))
 

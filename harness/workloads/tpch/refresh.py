@@ -19,8 +19,8 @@ from typing import Literal
 from harness.counters import difference
 from harness.engine import Engine, Scalar, SqlConnection
 from harness.errors import RunFailed
-from harness.store.documents import from_members
 from harness.store.result import Check
+from harness.structs import convert
 from harness.workload import Session
 from harness.workloads.query_runs import Execution, named_failure
 from harness.workloads.resume import ResumeCursor
@@ -98,12 +98,13 @@ class RefreshFunctions:
 
     def timed(self, function: Function, pair: int, cursor: ResumeCursor) -> Applied:
         """Execute it alone, as one step of the run, or recall it from an earlier attempt."""
+        step = f"{function.lower()}-{pair}"
         return cursor.step(
-            f"{function.lower()}-{pair}",
+            step,
             function,
             partial(self._time, function, pair),
             partial(self.again, [(function, pair)]),
-            partial(from_members, Applied),
+            partial(convert, kind=Applied, source=step),
             changes_data=True,
         )
 

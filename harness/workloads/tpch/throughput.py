@@ -16,7 +16,7 @@ from typing import Any
 from harness.counters import difference
 from harness.engine import Engine, SqlConnection
 from harness.progress import Task
-from harness.store.documents import from_members
+from harness.structs import convert
 from harness.workload import Session
 from harness.workloads.query_runs import Execution, WarmUp, execute, warm_up
 from harness.workloads.resume import ResumeCursor
@@ -65,9 +65,9 @@ class ThroughputTest:
                 [Execution.from_json(s, entry) for s, entry in zip(stream, entries, strict=True)]
                 for stream, entries in zip(statements, document["streams"], strict=True)
             ],
-            [from_members(Applied, entry) for entry in document["refresh"]],
+            convert(document["refresh"], list[Applied], f"step {_STEP}"),
             document["counters"],
-            from_members(WarmUp, document["warm_up"]),
+            convert(document["warm_up"], WarmUp, f"step {_STEP}"),
         )
 
 
