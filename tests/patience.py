@@ -5,6 +5,7 @@ import select
 import signal
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 #: A bound on a hang, far above what a busy machine needs; never a measurement.
 PATIENCE_S = 300
@@ -35,3 +36,16 @@ def kill(pid: int) -> None:
         assert select.select([process], [], [], PATIENCE_S)[0], f"process {pid} does not die"
     finally:
         os.close(process)
+
+
+def stop(pid: int) -> None:
+    """Stop a process by SIGSTOP; return when each of its threads has stopped, which takes a turn
+    on a processor.
+    """
+    os.kill(pid, signal.SIGSTOP)
+    threads = Path(f"/proc/{pid}/task")
+
+    def states() -> set[str]:
+        return {path.read_text().rpartition(")")[2].split()[0] for path in threads.glob("*/stat")}
+
+    assert eventually(lambda: states() == {"T"}), f"process {pid} does not stop"

@@ -7,7 +7,7 @@ from functools import partial
 
 import pytest
 from lab import execute
-from patience import PATIENCE_S, eventually
+from patience import PATIENCE_S, eventually, stop
 
 from harness import paths, registry
 from harness.engine import LoadRequest
@@ -223,7 +223,7 @@ def test_a_stopped_server_is_not_waited_for(server, external, monkeypatch):
     monkeypatch.setenv("HARNESS_SILENCE", "statement=1,connect=1")
     stopped = [process.pid for process in server.processes()]
     for pid in stopped:
-        os.kill(pid, signal.SIGSTOP)
+        stop(pid)
     try:
         for attempt in (partial(waiting.execute, "select 1"), external.connect):
             with pytest.raises(RunFailed):

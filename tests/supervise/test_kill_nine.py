@@ -7,12 +7,11 @@ import signal
 import time
 
 import pytest
-from narrowed import present
-from patience import PATIENCE_S, eventually, kill
+from patience import PATIENCE_S, eventually, kill, stop
 from started_processes import processes_of
 
 from harness.supervise.journal import left_behind, recover
-from harness.supervise.process import descendants, process_stat
+from harness.supervise.process import descendants
 
 HARNESS = """
 import os, sys, time
@@ -131,8 +130,7 @@ def test_killed_while_its_supervisor_is_stopped(base, start):
     program = start()
     assert program.stdout.readline() == "running\n"
     daemon = supervisor_of(program)
-    os.kill(daemon, signal.SIGSTOP)
-    assert eventually(lambda: present(process_stat(daemon)).state == "T")
+    stop(daemon)
     program.kill()
     program.wait()
     (recovery,) = recover(base / "state", PATIENCE_S)

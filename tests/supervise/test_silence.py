@@ -8,7 +8,7 @@ import threading
 from typing import Any, cast
 
 import pytest
-from patience import PATIENCE_S, eventually
+from patience import PATIENCE_S, eventually, stop
 from started_processes import processes_of
 
 from harness.errors import RunFailed
@@ -37,11 +37,6 @@ def state_of(pid: int) -> str:
 def first_of(watch: Watch) -> Silence:
     assert isinstance(watch.cause, Silence)
     return watch.cause
-
-
-def stop(pid: int) -> None:
-    os.kill(pid, signal.SIGSTOP)
-    assert eventually(lambda: state_of(pid) == "T")
 
 
 @pytest.fixture(autouse=True)
