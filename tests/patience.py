@@ -15,13 +15,13 @@ PATIENCE_S = 300
 LIMITS_S = (0.5, 5, 50)
 
 
-def eventually(condition: Callable[[], object]) -> bool:
-    """Return whether it comes true."""
+def eventually(condition: Callable[[], object], every_s: float = 0.01) -> bool:
+    """Return whether it comes true; ``every_s``: longer where a program is started to look."""
     deadline = time.monotonic() + PATIENCE_S
     while time.monotonic() < deadline:
         if condition():
             return True
-        time.sleep(0.01)
+        time.sleep(every_s)
     return False
 
 

@@ -8,7 +8,6 @@ import shlex
 import signal
 import socket
 import subprocess
-import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
@@ -23,6 +22,9 @@ _PACKAGES = (
     *("libhwloc15", "liblz4-1", "libnuma1"),
 )
 _CLIENTS = ("sbatch", "scancel", "scontrol", "sinfo", "squeue")
+
+#: Between two questions to Slurm, each of which starts a program.
+POLL_S = 0.5
 
 #: A dead host is noticed after some seconds, and a requeued job starts some seconds later.
 _CONFIGURATION = """
@@ -101,7 +103,6 @@ class Cluster:
         """The number of hosts that wait for jobs."""
         for name, daemon in self._daemons.items():
             assert daemon.poll() is None, (self.folder / f"{name}.out").read_text()
-        time.sleep(0.2)
         command = [str(self.path / "sinfo"), "-h", "-N", "-o", "%t"]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         return done.stdout.split().count("idle")
@@ -143,7 +144,7 @@ class Cluster:
         """End all jobs and daemons."""
         if "slurmctld" in self._daemons:
             subprocess.run([self.path / "scancel", "--user", str(os.geteuid())], check=False)
-            eventually(lambda: not self.printed("squeue", "-h"))
+            eventually(lambda: not self.printed("squeue", "-h"), POLL_S)
         for daemon in self._daemons.values():
             daemon.send_signal(signal.SIGTERM)
         for daemon in self._daemons.values():
@@ -179,7 +180,7 @@ def cluster(folder: Path) -> Iterator[Cluster]:
         made.start_controller()
         for host in HOSTS:
             made.start(host)
-        assert eventually(lambda: made.idle_hosts() == len(HOSTS))
+        assert eventually(lambda: made.idle_hosts() == len(HOSTS), POLL_S)
         yield made
     finally:
         made.stop()

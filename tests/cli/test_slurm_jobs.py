@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from patience import eventually
-from slurm_cluster import HOSTS, Cluster, cluster
+from slurm_cluster import HOSTS, POLL_S, Cluster, cluster
 
 from harness.store.run_store import Store
 
@@ -116,7 +116,7 @@ def test_requeued_tasks_resume_and_repeat_no_run(harness, slurm: Cluster):
     assert runs.begun(1)
     assert runs.made(1)
     slurm.printed("scancel", str(first["job_id"]))
-    assert eventually(lambda: set(slurm.states().values()) == {"CANCELLED"})
+    assert eventually(lambda: set(slurm.states().values()) == {"CANCELLED"}, POLL_S)
     assert {task["exit_status"] for task in tasks(first["job_id"]).values()} == {143}
     assert harness.settled() == []
 
@@ -129,7 +129,7 @@ def test_requeued_tasks_resume_and_repeat_no_run(harness, slurm: Cluster):
     assert runs.made(2)
     slurm.kill("node1")
     slurm.printed("scancel", "--batch", "--signal=USR1", of_node2)
-    assert eventually(lambda: slurm.states()[of_node1] == "PENDING")
+    assert eventually(lambda: slurm.states()[of_node1] == "PENDING", POLL_S)
     # Slurm lets no job start in the second in which it ended what the host had of it.
     slurm.printed("scontrol", "hold", of_node1)
     slurm.start("node1")
@@ -139,7 +139,7 @@ def test_requeued_tasks_resume_and_repeat_no_run(harness, slurm: Cluster):
     assert runs.begun(3)
     assert runs.made(PLANNED * len(HOSTS))
     assert eventually(
-        lambda: {slurm.states()[task] for task in (of_node1, of_node2)} == {"COMPLETED"}
+        lambda: {slurm.states()[task] for task in (of_node1, of_node2)} == {"COMPLETED"}, POLL_S
     )
 
     ended = tasks(job_id)
