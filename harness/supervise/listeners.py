@@ -7,6 +7,8 @@ instance, listens as soon as it is loaded and evaluates whatever it receives.
 from __future__ import annotations
 
 import os
+import socket
+import struct
 from collections.abc import Collection, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
@@ -18,7 +20,12 @@ from harness.supervise.process import ProcessId, descendants, process_name
 #: Of a process that draws its ports, and authenticates whoever connects.
 ANY_PORT = range(1, 1 << 16)
 #: TCP_LISTEN (include/net/tcp_states.h).
-_LISTEN = "0A"
+_LISTEN = 10
+#: NETLINK_SOCK_DIAG, SOCK_DIAG_BY_FAMILY, and NLM_F_REQUEST | NLM_F_DUMP (sock_diag(7)).
+_SOCK_DIAG, _BY_FAMILY, _DUMP = 4, 20, 0x301
+_ERROR, _DONE = 2, 3
+#: struct nlmsghdr; the state, port and inode of struct inet_diag_msg.
+_HEADER, _SOCKET = struct.Struct("=IHHII"), struct.Struct("!xxxxH62xI")
 
 
 @dataclass(frozen=True)
@@ -71,16 +78,41 @@ class Ports:
         return result
 
 
-def _listening() -> Iterator[tuple[int, int]]:
-    """Inode and port of each listening TCP socket; its table lists those before all others."""
-    for table in ("tcp", "tcp6"):
-        with suppress(FileNotFoundError), Path(f"/proc/thread-self/net/{table}").open() as lines:
-            next(lines)  # the headings
-            for line in lines:
-                _, local, _, state, *_, inode = line.split()[:10]
-                if state != _LISTEN:
-                    break
-                yield int(inode), int(local.rpartition(":")[2], 16)
+def _listening() -> list[tuple[int, int]]:
+    """Inode and port of each listening TCP socket."""
+    try:
+        return [*_dumped(socket.AF_INET), *_dumped(socket.AF_INET6)]
+    except OSError:  # a kernel, or a container, without it
+        return [*_tabled("tcp"), *_tabled("tcp6")]
+
+
+def _dumped(family: int) -> Iterator[tuple[int, int]]:
+    """What the kernel selects: its tables in /proc are read past all buckets of connections."""
+    request = struct.pack("=BBxxI48x", family, socket.IPPROTO_TCP, 1 << _LISTEN)
+    header = _HEADER.pack(_HEADER.size + len(request), _BY_FAMILY, _DUMP, 0, 0)
+    with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, _SOCK_DIAG) as diagnosis:
+        diagnosis.send(header + request)
+        while messages := diagnosis.recv(1 << 16):
+            while messages:
+                length, kind, *_ = _HEADER.unpack_from(messages)
+                body, messages = messages[_HEADER.size : length], messages[(length + 3) & ~3 :]
+                if kind in (_ERROR, _DONE):
+                    if code := struct.unpack_from("=i", body)[0]:
+                        raise OSError(-code, os.strerror(-code))
+                    return
+                port, inode = _SOCKET.unpack_from(body)
+                yield socket.ntohl(inode), port
+
+
+def _tabled(table: str) -> Iterator[tuple[int, int]]:
+    """What a table of /proc lists before all other sockets."""
+    with suppress(FileNotFoundError), Path(f"/proc/thread-self/net/{table}").open() as lines:
+        next(lines)  # the headings
+        for line in lines:
+            _, local, _, state, *_, inode = line.split()[:10]
+            if int(state, 16) != _LISTEN:
+                break
+            yield int(inode), int(local.rpartition(":")[2], 16)
 
 
 def _sockets(pid: int) -> set[int]:

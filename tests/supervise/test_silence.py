@@ -12,6 +12,7 @@ from patience import PATIENCE_S, eventually, stop
 from started_processes import processes_of
 
 from harness.errors import RunFailed
+from harness.supervise import listeners
 from harness.supervise.credentials import unprivileged
 from harness.supervise.listeners import Listener
 from harness.supervise.process import descendants, process_stat
@@ -243,7 +244,12 @@ def looked_at_twice(supervisor: Supervisor, process: Process) -> Watch:
 
 
 @pytest.mark.parametrize("arguments", [(), ("daemon",)])
-def test_a_process_that_listens_unannounced_fails_the_run(supervisor, listening, arguments):
+@pytest.mark.parametrize("table", [False, True])
+def test_a_process_that_listens_unannounced_fails_the_run(
+    supervisor, listening, arguments, table, monkeypatch
+):
+    if table:  # as where the kernel refuses what it would select
+        monkeypatch.setattr(listeners, "_SOCK_DIAG", -1)
     process, port = listening(*arguments, listens=(5432,))
     with pytest.raises(RunFailed) as failed, supervisor.watch.naming():
         supervisor.watch.refuse_listeners()

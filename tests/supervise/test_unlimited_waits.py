@@ -103,6 +103,7 @@ UNLIMITED = {
     "harness/supervise/journal.py read": FILE,
     "harness/supervise/lifeline.py Popen": "until exec, of this very Python",
     "harness/supervise/locks.py flock": "LOCK_NB: wait_until has the limit",
+    "harness/supervise/listeners.py recv": "the kernel has answered when send returns",
     "harness/supervise/process.py read": FILE,
     "harness/supervise/programs.py Popen": "until exec, of a program on a local disk",
     "harness/supervise/programs.py read": "after select with a limit",
