@@ -58,8 +58,9 @@ static void add_pauses(struct due *due, const struct thread *thread, const struc
 }
 
 // A device's interrupts come to one processor, and find it awake where one thread makes all calls there.
-// While calls are made on several, each waits for a processor to wake. Syncs of files that grew are not
-// longer there: they sleep more often in any case, for the journal's thread or for the inode.
+// While calls are made on several, each waits for a processor to wake. A loop device's single caller waits for
+// its worker's processor, which several callers keep awake: they are shorter. Syncs of files that grew wait
+// for the journal's thread in any case, and have neither.
 static void add_way_to_processor(const struct access *access, struct due *due, uint64_t now) {
   struct state *state = state_of(access);
   uint64_t here = (uint64_t)sched_getcpu() + 1;
@@ -67,8 +68,15 @@ static void add_way_to_processor(const struct access *access, struct due *due, u
   if (last != 0 && last != here) {
     __atomic_store_n(&state->several_until, now + SEVERAL_NS, __ATOMIC_RELAXED);
   }
-  if (!access->grew && now < __atomic_load_n(&state->several_until, __ATOMIC_RELAXED)) {
+  if (now >= __atomic_load_n(&state->several_until, __ATOMIC_RELAXED)) {
+    return;
+  }
+  if (access->inode && access->growth == NO_GROWTH) {
+    due->end_ns += device_of(access)->inode_elsewhere_ns;
+  } else if (access->growth == NO_GROWTH) {
+    uint64_t shorter_ns = device_of(access)->shorter_elsewhere_ns[access->operation];
     due->end_ns += device_of(access)->elsewhere_ns[access->operation];
+    due->end_ns = later(due->end_ns - shorter_ns, least(due->end_ns, now));
   }
 }
 
@@ -96,7 +104,6 @@ void note_inode(struct access *access) {
   if (access->operation == WRITE && access->file.durable) {
     access->growth = take_growth(access->descriptor);
   }
-  access->grew = access->growth != NO_GROWTH;
   if (device->inode_longer_ns != 0 && access->operation != READ) {
     access->inode = writes_inode(access);
     if (access->growth == INTO_RESERVED || device->service[OPERATIONS].points == 0) {

@@ -175,7 +175,6 @@ struct access {
   uint64_t offset, bytes; // of a sync: bytes written through its descriptor
   bool sequential;
   enum growth growth; // syncs: of the file since its last one, as far as it decides the service
-  bool grew;          // syncs: the file did, into reserved space or not
   bool inode; // syncs: the file's inode is written, too
 };
 struct due {

@@ -322,7 +322,7 @@ ssize_t end_call(const struct call *call, enum operation operation, off_t offset
   add(&cell->calls, 1);
   add(&cell->probed, call->probed);
   add(&cell->cached, call->cached);
-  struct access access = {call->descriptor, part, operation, call->file, 0, 0, false, call->growth, false, false};
+  struct access access = {call->descriptor, part, operation, call->file, 0, 0, false, call->growth, false};
   if (result < 0) {
     add(&cell->errors, 1);
   } else {

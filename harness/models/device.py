@@ -23,6 +23,7 @@ from harness.models.device_document import (
     DeviceDocument,
     Directions,
     ExtraDocument,
+    InodeDocument,
     MeasuredTier,
 )
 from harness.models.durations import PROBABILITIES, Durations, constant, of_quantiles
@@ -98,6 +99,16 @@ class Extra:
 
 
 @dataclass(frozen=True)
+class InodeWrite(Extra):
+    """By how much a sync takes longer that writes its file's inode.
+
+    ``elsewhere_ns``: longer still while calls are made on several processors.
+    """
+
+    elsewhere_ns: int = 0
+
+
+@dataclass(frozen=True)
 class BusyTimes:
     """A call's processor time, and that outside of its thread, where others want the processor."""
 
@@ -130,12 +141,14 @@ class DeviceModel:
     ``depth_longer_ns``: by its bytes, by how much a read takes longer where 2, 4,
     8 and so on requests are under way, itself included; linear between sizes and between depths.
     ``elsewhere_ns``: by operation, by how much a request takes longer while calls are made on
-    several processors, of which one gets the device's interrupts; without syncs of files that grew.
+    several processors, of which one gets the device's interrupts; without syncs of files that grew
+    and, stated in ``inode_write``, syncs that write the inode.
+    ``shorter_elsewhere_ns``: by how much it is shorter then, where no processor has to be woken.
     ``outside_ns``: by operation, the processor time of a request of 4 KiB outside of its thread, of
     interrupts and of the kernel's threads. ``outside_waits``: these threads have no priority over
     the engine's, as those of a loop device, and the call waits for them. ``busy``: by operation,
-    both times where other threads want the processor; of syncs of files that grew, the time outside
-    is as much less as of other syncs.
+    both times where other threads want the processor; of syncs of files that grew, only that
+    outside counts, and is as much less as of other syncs where it is not stated.
     ``in_order``: a request waits for all that came before it, however large; else a large one is
     served in turns with others.
     ``directions``: whether reads and writes (syncs among them) share the servers and what the
@@ -161,9 +174,10 @@ class DeviceModel:
     processor_ns: Mapping[str, int] = field(default_factory=dict)
     after_work: Mapping[str, Extra] = field(default_factory=dict)
     after_pause: Mapping[int, Mapping[str, Extra]] = field(default_factory=dict)
-    inode_write: Extra | None = None
+    inode_write: InodeWrite | None = None
     depth_longer_ns: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
     elsewhere_ns: Mapping[str, int] = field(default_factory=dict)
+    shorter_elsewhere_ns: Mapping[str, int] = field(default_factory=dict)
     outside_ns: Mapping[str, int] = field(default_factory=dict)
     outside_waits: bool = False
     busy: Mapping[str, BusyTimes] = field(default_factory=dict)
@@ -197,9 +211,10 @@ class DeviceModel:
                     str(ns): _by_operation(extras) for ns, extras in self.after_pause.items()
                 },
                 "inode_write": self.inode_write
-                and attributes(self.inode_write, "longer_ns", "processor_ns"),
+                and attributes(self.inode_write, "longer_ns", "processor_ns", "elsewhere_ns"),
                 "depth": {str(size): list(ns) for size, ns in self.depth_longer_ns.items()},
                 "elsewhere": dict(self.elsewhere_ns),
+                "shorter_elsewhere": dict(self.shorter_elsewhere_ns),
                 "outside": dict(self.outside_ns),
                 "busy": {
                     name: attributes(times, "processor_ns", "outside_ns")
@@ -346,15 +361,21 @@ def load_model(path: Path) -> DeviceModel:
         after_pause={
             parse_duration_ns(pause): _extras(stated) for pause, stated in value.after_pause.items()
         },
-        inode_write=_extra(value.inode_write) if value.inode_write else None,
+        inode_write=_inode_write(value.inode_write) if value.inode_write else None,
         depth_longer_ns={
             parse_size(size): tuple(map(parse_duration_ns, longer))
             for size, longer in value.longer_at_depth.items()
         },
         elsewhere_ns={name: parse_duration_ns(text) for name, text in value.elsewhere.items()},
+        shorter_elsewhere_ns={
+            name: parse_duration_ns(text) for name, text in value.shorter_elsewhere.items()
+        },
         outside_ns={name: parse_duration_ns(text) for name, text in value.outside.items()},
         busy={
-            name: BusyTimes(parse_duration_ns(times.processor), parse_duration_ns(times.outside))
+            name: BusyTimes(
+                parse_duration_ns(times.processor),
+                parse_duration_ns(times.outside),
+            )
             for name, times in value.busy.items()
         },
     )
@@ -366,6 +387,12 @@ def _extras(stated: Mapping[Any, ExtraDocument]) -> dict[str, Extra]:
 
 def _extra(stated: ExtraDocument) -> Extra:
     return Extra(parse_duration_ns(stated.longer), parse_duration_ns(stated.processor))
+
+
+def _inode_write(stated: InodeDocument) -> InodeWrite:
+    extra = _extra(stated)
+    elsewhere_ns = parse_duration_ns(stated.elsewhere)
+    return InodeWrite(extra.longer_ns, extra.processor_ns, elsewhere_ns)
 
 
 def _points(
@@ -454,7 +481,7 @@ def _device(model: DeviceModel, cache: PageCache) -> bytes:
     buffer = model.write_buffer
     pauses_ns = sorted(model.after_pause)
     no_pauses = MOST_PAUSES - len(pauses_ns)
-    inode = model.inode_write or Extra(0, 0)
+    inode = model.inode_write or InodeWrite(0, 0)
     outside_ns = [model.outside_ns.get(operation, 0) for operation in OPERATIONS]
     outside_ns.append(model.outside_ns.get(GROWN, outside_ns[-1]))  # after that of syncs
     busy = [
@@ -465,7 +492,7 @@ def _device(model: DeviceModel, cache: PageCache) -> bytes:
     unused = MOST_DEPTH_SIZES - len(depth_bytes)
     pages = _UNLIMITED_PAGES if cache.size_bytes is None else cache.size_bytes // _PAGE_BYTES
     return struct.pack(
-        "<104Q",
+        "<108Q",
         min(model.parallel, MOST_PARALLEL),
         int(model.directions == "separate"),
         int(model.in_order),
@@ -495,13 +522,17 @@ def _device(model: DeviceModel, cache: PageCache) -> bytes:
         *(ns for size in depth_bytes for ns in _by_depth(model.depth_longer_ns[size])),
         *[0] * (unused * (1 + MOST_DEPTHS)),
         *(model.elsewhere_ns.get(operation, 0) for operation in OPERATIONS),
+        *(model.shorter_elsewhere_ns.get(operation, 0) for operation in OPERATIONS),
+        inode.elsewhere_ns,
         inode.longer_ns,
         inode.processor_ns,
         *outside_ns,
         int(model.outside_waits),
         *(times.processor_ns for times in busy),
         *(times.outside_ns for times in busy),
-        max(0, outside_ns[-1] - outside_ns[-2] + busy[-1].outside_ns),
+        model.busy[GROWN].outside_ns
+        if GROWN in model.busy
+        else max(0, outside_ns[-1] - outside_ns[-2] + busy[-1].outside_ns),
     ) + b"".join(
         _service(model.points.get(operation, ()), model.bandwidth.get(direction(operation), 0))
         for operation in SERVICES

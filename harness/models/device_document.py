@@ -53,6 +53,12 @@ class ExtraDocument(Struct, frozen=True):
     processor: _Duration
 
 
+class InodeDocument(ExtraDocument, frozen=True):
+    """The same of a sync that writes its file's inode, and how much longer it is elsewhere."""
+
+    elsewhere: _Duration = written("0ns")
+
+
 class BusyDocument(Struct, frozen=True):
     """A call's processor time, and that outside of its thread, where others want the processor."""
 
@@ -127,10 +133,11 @@ class DeviceDocument(
         ),
     ] = field(default_factory=dict)
     inode_write: Annotated[
-        ExtraDocument | None,
+        InodeDocument | None,
         Meta(
             description="by how much a sync takes longer that writes the file's inode, as file "
-            "systems without a journal do where the file's end or time has changed"
+            "systems without a journal do where the file's end or time has changed; elsewhere: as "
+            "of other requests"
         ),
     ] = None
     volatile_cache: Annotated[
@@ -167,6 +174,14 @@ class DeviceDocument(
             "processors, of which one gets the device's interrupts, such as read: 25us",
         ),
     ] = field(default_factory=dict)
+    shorter_elsewhere: Annotated[
+        Mapping[_Operation, _Duration],
+        Meta(
+            min_length=1,
+            description="by how much a request is shorter then, where the device has no interrupts "
+            "and one thread alone has to wake a processor",
+        ),
+    ] = field(default_factory=dict)
     outside: Annotated[
         Mapping[_Service, _Duration],
         Meta(
@@ -190,7 +205,7 @@ class DeviceDocument(
         ),
     ] = False
     busy: Annotated[
-        Mapping[_Operation, BusyDocument],
+        Mapping[_Service, BusyDocument],
         Meta(
             min_length=1,
             description="processor and outside where other threads want the processor",

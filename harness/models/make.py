@@ -22,6 +22,7 @@ from harness.models.device import (
     BusyTimes,
     DeviceModel,
     Extra,
+    InodeWrite,
     SizePoint,
     direction,
     model_folders,
@@ -30,6 +31,7 @@ from harness.models.device_document import (
     BusyDocument,
     DeviceDocument,
     ExtraDocument,
+    InodeDocument,
     MeasuredTier,
 )
 from harness.models.durations import PROBABILITIES, of_histogram
@@ -67,11 +69,12 @@ _PAUSES = {"4ms": 4_000_000, "10ms": 10_000_000}
 _AFTER_WORK, _ELSEWHERE, _OUTSIDE, _BUSY = "_after_work", "_elsewhere", "_outside", "_busy"
 _NEEDED = (
     *MEASURED,
-    *(f"{name}{end}" for end in (_AFTER_WORK, _ELSEWHERE, _OUTSIDE, _BUSY) for name in OPERATIONS),
+    *(f"{name}{end}" for end in (_AFTER_WORK, _ELSEWHERE) for name in OPERATIONS),
+    *(f"{name}{end}" for end in (_OUTSIDE, _BUSY) for name in SERVICES),
     *(f"{name}_after_{pause}" for pause in _PAUSES for name in OPERATIONS),
     *(
-        f"{GROWN}{_OUTSIDE}",
         "sync_inode",
+        f"sync_inode{_ELSEWHERE}",
         "in_order",
         "parallel",
         "parallel_cold",
@@ -118,8 +121,8 @@ def model_of(run: StoredRun, name: str) -> DeviceModel:
         raise RunFailed(f"make model {name}", context, "run it again: `harness model make`")
     facts, buffered = tier.facts, tier.kind in _BUFFERED
     processors = run.manifest.host.cpu.threads
-    elsewhere_ns = {name: _elsewhere_ns(metrics, name, processors) for name in OPERATIONS}
-    parallel, inode_write = _parallel(metrics), _inode_write(metrics)
+    elsewhere_ns = {name: _elsewhere_ns(metrics, name, name, processors) for name in OPERATIONS}
+    parallel, inode_write = _parallel(metrics), _inode_write(metrics, processors)
     in_memory = tier.kind == "tmpfs"  # whoever calls copies: nothing queues
     bandwidth = {
         "read": _in_kb(_largest(metrics, ("read", "bulk_read", "scan"))),
@@ -151,7 +154,10 @@ def model_of(run: StoredRun, name: str) -> DeviceModel:
         depth_longer_ns={}
         if in_memory
         else dict(_longer_at_depth(metrics, parallel, elsewhere_ns["read"], bursts["read"])),
-        elsewhere_ns=elsewhere_ns if buffered else {},
+        elsewhere_ns={name: max(0, ns) for name, ns in elsewhere_ns.items()} if buffered else {},
+        shorter_elsewhere_ns={name: -ns for name, ns in elsewhere_ns.items() if ns < 0}
+        if buffered
+        else {},
         outside_ns={service: _outside_ns(metrics, f"{service}{_OUTSIDE}") for service in SERVICES}
         if buffered
         else {},
@@ -309,7 +315,7 @@ def _after_work(metrics: Sequence[Metric]) -> Iterator[tuple[str, Extra]]:
 
 
 def _after_pause(
-    metrics: Sequence[Metric], inode_write: Extra | None
+    metrics: Sequence[Metric], inode_write: InodeWrite | None
 ) -> Iterator[tuple[int, dict[str, Extra]]]:
     """Yield what a call of the smallest size takes more after each pause.
 
@@ -327,14 +333,17 @@ def _after_pause(
         yield pause_ns, extras
 
 
-def _inode_write(metrics: Sequence[Metric]) -> Extra | None:
+def _inode_write(metrics: Sequence[Metric], processors: int) -> InodeWrite | None:
     """Return what a sync takes more that writes the inode; None where none does, for the journal.
 
     Then the change of the file's time, which the sync leaves to the journal, is a little dearer.
     """
     extra = _extra(metrics, "sync", "sync_inode")
     alone = hdr.decode(_smallest(metrics, MEASURED["sync"], "sync").hdr or "")
-    return extra if extra.longer_ns >= _LEAST_INODE_SHARE * alone.percentile(50) else None
+    if extra.longer_ns < _LEAST_INODE_SHARE * alone.percentile(50):
+        return None
+    elsewhere_ns = _elsewhere_ns(metrics, "sync", "sync_inode", processors)
+    return InodeWrite(extra.longer_ns, extra.processor_ns, max(0, elsewhere_ns))
 
 
 def _extra(metrics: Sequence[Metric], operation: str, measurement: str) -> Extra:
@@ -347,18 +356,20 @@ def _extra(metrics: Sequence[Metric], operation: str, measurement: str) -> Extra
     return Extra(max(0, round(longer - alone)), max(0, processor_ns))
 
 
-def _elsewhere_ns(metrics: Sequence[Metric], operation: str, processors: int) -> int:
+def _elsewhere_ns(metrics: Sequence[Metric], operation: str, name: str, processors: int) -> int:
     """Return by how much a call of the smallest size takes longer on most processors.
 
     A thread that makes all calls is where the device's interrupts come; on all processors in turn,
-    it is there once in a turn.
+    it is there once in a turn. Below 0: without interrupts, that thread has to wake a processor,
+    which in turn are awake.
     """
     here, everywhere = (
         _typical_ns(hdr.decode(_smallest(metrics, MEASURED[operation], measurement).hdr or ""))
-        for measurement in (operation, f"{operation}{_ELSEWHERE}")
+        for measurement in (name, f"{name}{_ELSEWHERE}")
     )
     share = 1 - 1 / processors
-    return max(0, round((everywhere - here) / share)) if share else 0
+    longer_ns = everywhere - here
+    return round(longer_ns / share if longer_ns > 0 else longer_ns) if share else 0
 
 
 def _typical_ns(histogram: hdr.Histogram) -> float:
@@ -369,11 +380,13 @@ def _typical_ns(histogram: hdr.Histogram) -> float:
 def _processor_ns(metrics: Sequence[Metric], measurement: str) -> int:
     """Return the kernel's processor time of an operation of the smallest size, one at a time.
 
-    That of a sync is without the write before it, which a run on the model makes for real.
+    That of a sync is without the write before it, which a run on the model makes for real; where
+    others want the processor, writes wait for that and for one another, and one alone stands in.
     """
     time_ns = median(_smallest(metrics, "operation_kernel_ns", measurement).samples or ())
-    if measurement.startswith("sync"):
-        write = _smallest(metrics, "write_call_duration_ns", measurement)
+    if measurement.startswith(("sync", GROWN)):
+        alone = "sync" if measurement.endswith(_BUSY) else measurement
+        write = _smallest(metrics, "write_call_duration_ns", alone)
         time_ns -= hdr.decode(write.hdr or "").mean
     return max(0, round(time_ns))
 
@@ -386,10 +399,10 @@ def _outside_ns(metrics: Sequence[Metric], measurement: str) -> int:
 
 def _busy(metrics: Sequence[Metric]) -> Iterator[tuple[str, BusyTimes]]:
     """Yield the processor times of a call where threads that work want all processors."""
-    for operation in OPERATIONS:
-        measurement = f"{operation}{_BUSY}"
+    for service in SERVICES:
+        measurement = f"{service}{_BUSY}"
         times = (_processor_ns(metrics, measurement), _outside_ns(metrics, measurement))
-        yield operation, BusyTimes(*times)
+        yield service, BusyTimes(*times)
 
 
 def _smallest(metrics: Sequence[Metric], name: str, measurement: str) -> Metric:
@@ -458,15 +471,21 @@ def as_yaml(model: DeviceModel) -> str:
             _microseconds(pause_ns): {name: _extra_document(more) for name, more in extras.items()}
             for pause_ns, extras in model.after_pause.items()
         },
-        "inode_write": model.inode_write and _extra_document(model.inode_write),
+        "inode_write": model.inode_write and _inode_document(model.inode_write),
         "longer_at_depth": {
             _size(size): tuple(map(_microseconds, longer_ns))
             for size, longer_ns in model.depth_longer_ns.items()
         },
         "elsewhere": {name: _microseconds(ns) for name, ns in model.elsewhere_ns.items()},
+        "shorter_elsewhere": {
+            name: _microseconds(ns) for name, ns in model.shorter_elsewhere_ns.items()
+        },
         "outside": {name: _microseconds(ns) for name, ns in model.outside_ns.items()},
         "busy": {
-            name: BusyDocument(_microseconds(times.processor_ns), _microseconds(times.outside_ns))
+            name: BusyDocument(
+                _microseconds(times.processor_ns),
+                _microseconds(times.outside_ns),
+            )
             for name, times in model.busy.items()
         },
         "bandwidth": {name: f"{_megabytes(rate)}/s" for name, rate in model.bandwidth.items()},
@@ -482,6 +501,11 @@ def as_yaml(model: DeviceModel) -> str:
 
 def _extra_document(extra: Extra) -> ExtraDocument:
     return ExtraDocument(_microseconds(extra.longer_ns), _microseconds(extra.processor_ns))
+
+
+def _inode_document(inode: InodeWrite) -> InodeDocument:
+    extra = _extra_document(inode)
+    return InodeDocument(extra.longer, extra.processor, _microseconds(inode.elsewhere_ns))
 
 
 def _size(size_bytes: int) -> str:

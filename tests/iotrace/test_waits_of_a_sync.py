@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 from modelled_tier import OPEN_TABLE, buffered, constant, use
 
-from harness.models.device import Extra
+from harness.models.device import InodeWrite
 
 
 @pytest.fixture
@@ -58,7 +58,7 @@ def test_a_sync_with_nothing_to_write_sleeps_once(syncs):
     assert syncs([50, 0], 3, written=0) == [(1, 150), (1, 100), (1, 100)]
 
 
-INODE = Extra(50_000_000, 0)
+INODE = InodeWrite(50_000_000, 0, 20_000_000)
 
 
 def test_a_sync_that_writes_the_inode_waits_for_it_too(syncs):
@@ -89,8 +89,14 @@ def test_syncs_on_several_processors_take_longer_where_the_file_did_not_grow(syn
     assert [ms for _, ms in syncs([], 3, **in_turn)] == [300, 130, 130]
 
 
-def test_syncs_of_a_growing_file_take_no_longer_on_several_processors(syncs):
+def test_syncs_on_several_processors_are_shorter_where_none_has_to_be_woken(syncs):
+    processors = sorted(os.sched_getaffinity(0))[:2]
+    in_turn = {"processors": processors, "shorter_elsewhere_ns": {"sync": 30_000_000}}
+    assert [ms for _, ms in syncs([], 3, **in_turn)] == [100, 70, 70]
+
+
+def test_syncs_that_write_the_inode_on_several_processors_have_a_share_of_their_own(syncs):
     processors = sorted(os.sched_getaffinity(0))[:2]
     growing = {"moves": 4096, "reserve": 12288, "inode_write": INODE}
     in_turn = {"processors": processors, "elsewhere_ns": {"sync": 30_000_000}}
-    assert [ms for _, ms in syncs([], 3, **growing, **in_turn)] == [150, 150, 150]
+    assert [ms for _, ms in syncs([], 3, **growing, **in_turn)] == [150, 170, 170]

@@ -113,12 +113,14 @@ def device_suite(
     host: str = "lab1",
     inode_write: float = 0.3,
     behind_checkpoints: float = 0.1,
+    elsewhere_share: float = 1.5,
 ) -> StoredRun:
     """A run of the suite ``device-model`` on a tier on which 4 KiB take that long, and 16 KiB
     twice as long, and 8 µs more where they fill the page cache; with ``more`` metrics.
 
     ``next_to_writes``: of what reads move alone; writes have half of it next to reads.
     ``behind_checkpoints``: of a checkpoint's sync, how long one in fifty of the log's takes.
+    ``elsewhere_share``: of a call alone, how long half of them take on all processors in turn.
     ``inode_write``: by how much a sync takes longer that writes the inode, of one that does not."""
     metrics = []
     for operation, name in MEASURED.items():
@@ -148,13 +150,17 @@ def device_suite(
             "measurement": f"{operation}_elsewhere",
             "access_size_bytes": 4096,
         }
-        on_all = [us * US] * 500 + [us * 1.5 * US] * 500  # on two processors
+        on_all = [us * US] * 500 + [us * elsewhere_share * US] * 500  # on two processors
         metrics.append(metric(MEASURED[operation], histogram(on_all), "lower", **elsewhere))
+    inode_us = us * (1 + inode_write)
+    on_all = [inode_us * US] * 500 + [inode_us * elsewhere_share * US] * 500
+    of_inode: dict[str, Any] = {"measurement": "sync_inode_elsewhere", "access_size_bytes": 4096}
+    metrics.append(metric(MEASURED["sync"], histogram(on_all), "lower", **of_inode))
     for service in SERVICES:
         outside: dict[str, Any] = {"measurement": f"{service}_outside", "access_size_bytes": 4096}
         metrics.append(metric("operation_outside_ns", [us * US / 5], "lower", **outside))
-    for operation in OPERATIONS:
-        busy: dict[str, Any] = {"measurement": f"{operation}_busy", "access_size_bytes": 4096}
+    for service in SERVICES:
+        busy: dict[str, Any] = {"measurement": f"{service}_busy", "access_size_bytes": 4096}
         metrics += [
             metric("operation_kernel_ns", [us * US / 5], "lower", **busy),
             metric("operation_outside_ns", [us * US / 10], "lower", **busy),

@@ -111,6 +111,7 @@ def test_a_model_keeps_what_writing_the_inode_adds(tmp_path):
     assert inode_write is not None
     assert inode_write.longer_ns == pytest.approx(30_000, rel=0.05)
     assert inode_write.processor_ns == 25_000
+    assert inode_write.elsewhere_ns == pytest.approx(32_500, rel=0.05)
 
 
 def test_with_a_journal_no_sync_writes_the_inode(tmp_path):
@@ -126,6 +127,18 @@ def test_a_model_keeps_what_calls_take_longer_on_other_processors(tmp_path):
     path.write_text(as_yaml(made))
     longer_ns = load_model(path).elsewhere_ns
     assert [longer_ns[name] for name in OPERATIONS] == pytest.approx([25_000] * 3, rel=0.03)
+
+
+def test_calls_on_several_processors_may_be_shorter(tmp_path):
+    """A loop device's one caller has to wake a processor."""
+    path = tmp_path / "made.yml"
+    path.write_text(
+        as_yaml(model_of(device_suite(tmp_path, "ssd", 100, elsewhere_share=0.5), "made"))
+    )
+    made = load_model(path)
+    assert set(made.elsewhere_ns.values()) == {0}
+    shorter_ns = [made.shorter_elsewhere_ns[name] for name in OPERATIONS]
+    assert shorter_ns == pytest.approx([25_000] * 3, rel=0.05)
 
 
 def test_a_model_keeps_what_calls_use_outside_of_their_thread(tmp_path):
