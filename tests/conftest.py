@@ -17,7 +17,12 @@ from typing import Any
 
 import pytest
 from native_build import SANITIZED, build
-from scratch import open_directory, remove_abandoned, remove_session_directory
+from scratch import (
+    open_directory,
+    remove_abandoned,
+    remove_session_directory,
+    session_directory,
+)
 from unpacked_postgres import options_with_tls
 
 from harness import paths
@@ -54,17 +59,25 @@ _JAVA_OPTIONS = (
 
 def brief_java() -> None:
     """A ``java`` and a ``javac`` first on the PATH that have these options. (An option in the
-    environment would not reach servers.)
+    environment would not reach servers.) What is compiled is shared by all workers
+    (javac_once.sh).
     """
     folder = _AT_EXIT.enter_context(open_directory())
-    for name, prefix in (("java", ""), ("javac", "-J")):
-        if (real := shutil.which(name)) is None:
-            continue
-        options = " ".join(prefix + option for option in _JAVA_OPTIONS)
-        program = folder / name
-        program.write_text(f'#!/bin/sh\nexec {shlex.quote(real)} {options} "$@"\n')
-        program.chmod(0o755)
+    if (java := shutil.which("java")) is not None:
+        _write_program(folder / "java", shlex.join(["exec", java, *_JAVA_OPTIONS]) + ' "$@"')
+    if (javac := shutil.which("javac")) is not None:
+        classes = session_directory() / "classes"
+        classes.mkdir(exist_ok=True)
+        classes.chmod(0o1777)
+        real = shlex.join([javac, *(f"-J{option}" for option in _JAVA_OPTIONS)])
+        text = Path(__file__).with_name("javac_once.sh").read_text("utf-8")
+        _write_program(folder / "javac", f"real={shlex.quote(real)} made={classes}\n{text}")
     os.environ["PATH"] = f"{folder}:{os.environ['PATH']}"
+
+
+def _write_program(program: Path, text: str) -> None:
+    program.write_text(f"#!/bin/sh\n{text}\n")
+    program.chmod(0o755)
 
 
 remove_abandoned()

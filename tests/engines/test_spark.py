@@ -24,7 +24,7 @@ from engines._settings import NOT_RECORDED
 from engines.spark.configuration import AUTHENTICATE, JAVA_OPTIONS, Installation, recorded
 from engines.spark.explain import translate
 from harness import paths, registry
-from harness.engine import EngineContext, LoadRequest, Process, QueryTimeout
+from harness.engine import LoadRequest, Process, QueryTimeout
 from harness.errors import RunFailed, UsageError
 from harness.progress import SilentProgress
 from harness.supervise.listeners import ANY_PORT
@@ -48,20 +48,6 @@ SPILL = (
 )
 #: It occupies one of the driver's two threads.
 ENDLESS = "select count(*) from range(0, 1e15, 1, 1) where sha2(cast(id as string), 512) = 'x'"
-
-
-@pytest.fixture(scope="module", autouse=True)
-def compiled():
-    """The driver program is compiled by the first start alone."""
-    compile_driver, made = Installation.compiled_driver, list[Path]()
-
-    def once(installed: Installation, context: EngineContext) -> Path:
-        made[:] = made or [compile_driver(installed, context)]
-        return made[0]
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Installation, "compiled_driver", once)
-        yield
 
 
 @pytest.fixture(scope="module")
