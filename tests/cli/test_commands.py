@@ -313,7 +313,7 @@ def test_a_memory_limit_holds_and_memory_bound_to_a_node_is_verified_where_it_re
 #: Runs of a second or two.
 SMALL = ["ycsb", "--engine", "rocksdb", "--records", "1000", "--operations", "2000"]
 TIERS = ["--from", "ssd", "--to", "pmem", "--emulate", "pmem"]
-BUDGET_S = 20
+BUDGET_S = 15
 
 
 def test_answers_within_the_budget_have_the_numbers_of_compare(loaded):
