@@ -40,7 +40,17 @@ _LEFT_OUT = (
     *("sys-kernel-config.mount", "modprobe@configfs.service"),
     *("sys-fs-fuse-connections.mount", "modprobe@fuse.service", "modprobe@loop.service"),
     *("systemd-binfmt.service", "proc-sys-fs-binfmt_misc.automount"),
+    *("serial-getty@ttyS0.service", "systemd-sysusers.service", "systemd-random-seed.service"),
+    *("systemd-update-utmp.service", "systemd-update-utmp-runlevel.service"),
 )
+#: Nor are these drivers, nor the kernel's tests of ciphers, audit, AppArmor and clearing of pages.
+_DRIVERS_LEFT_OUT = (
+    *("aesni_intel", "ghash_clmulni_intel", "crct10dif_pclmul", "crc32_pclmul", "sha512_ssse3"),
+    *("powernow_k8", "acpi_cpufreq", "rapl", "psmouse", "serio_raw", "evdev", "pcspkr"),
+    *("i2c_i801", "lpc_ich", "iTCO_wdt", "button", "sg"),
+)
+_LEAN = f"modprobe.blacklist={','.join(_DRIVERS_LEFT_OUT)}"
+_LEAN += " cryptomgr.notests audit=0 apparmor=0 init_on_alloc=0"
 NVDIMM_SIZE = "2G"
 #: Short: the path of ssh's control socket lies below.
 _SCRATCH = "harness-vm-"
@@ -257,7 +267,7 @@ def common_argv(vm: Vm) -> list[str]:
     argv += ["-device", "virtio-rng-pci,rng=rng0,bus=pcie.0"]
     kernel_words = "root=/dev/nvme0n1 rw console=ttyS0 quiet mitigations=off nokaslr net.ifnames=0"
     left_out = " ".join(f"systemd.mask={unit}" for unit in _LEFT_OUT)
-    words = f"{kernel_words} {_PATIENT} {_CLOCK} {left_out} {vm.kernel_words}".strip()
+    words = f"{kernel_words} {_PATIENT} {_CLOCK} {_LEAN} {left_out} {vm.kernel_words}".strip()
     argv += ["-kernel", str(vm.image.kernel), "-append", words]
     argv += ["-display", "none", "-vga", "none", "-nodefaults", "-no-reboot"]
     return [*argv, "-serial", f"file:{vm.scratch / 'serial.log'}"]
