@@ -5,6 +5,7 @@ After a change of the wording, `.venv/bin/python tests/reports/test_golden.py` w
 """
 
 import json
+import subprocess
 import sys
 import tarfile
 import tempfile
@@ -34,8 +35,7 @@ PAGES = ("report.md", "report.csv", "card.md", "compare.json", "explain.json", "
 
 def pages(folder: Path) -> dict[str, str]:
     """The pages of the stored runs, with report.csv and what commands print with ``--json``."""
-    with tarfile.open(RUNS) as archive:
-        archive.extractall(folder, filter="data")
+    subprocess.run(["tar", "-xf", RUNS, "-C", folder], check=True)
     runs = Store(folder).runs()
     engines = [run for run in runs if not is_micro(run)]
     report = Report(engines).write(folder / "pages")
