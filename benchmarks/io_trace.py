@@ -37,9 +37,10 @@ from harness.counters import split
 from harness.hdr import Histogram
 from harness.iotrace.intervals import distance
 from harness.iotrace.page import LIBRARY, CounterCell, IoTrace
-from harness.models.device import OPERATIONS, DeviceModel, SizePoint, models_table
+from harness.models.device import OPERATIONS, DeviceModel, SizePoint
 from harness.models.durations import constant, of_quantiles
 from harness.models.page_cache import PageCache
+from harness.models.page_table import models_table
 from harness.native_programs import find_native
 from harness.tiers.linux.ext4 import EAGER
 

@@ -53,7 +53,7 @@ from harness.experiment.sequential import Goal
 from harness.experiment.study import Made
 from harness.metrics import load_of
 from harness.models.curve import FACTORS
-from harness.models.device import find_model
+from harness.models.model_file import find_model
 from harness.store.documents import as_json
 from harness.store.runs import StoredRun
 from harness.store.spec import RunSpec, content_hash

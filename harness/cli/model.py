@@ -22,8 +22,9 @@ from harness.cli.common import (
 )
 from harness.cli.options import CommonOptions, callback
 from harness.errors import RunFailed, UsageError
-from harness.models.device import ZERO, DeviceModel, SizePoint, find_model, known_models
+from harness.models.device import DeviceModel, SizePoint
 from harness.models.durations import PROBABILITIES
+from harness.models.model_file import ZERO, check_new, find_model, known_models, write_model
 from harness.models.score import (
     Pair,
     RefusedBlock,
@@ -191,13 +192,13 @@ def make(options: MakeOptions) -> None:
     from harness.experiment.study import Study
     from harness.micro.runner import SuiteRequest, suite_plan
     from harness.micro.suite import find_suite, load_documents
-    from harness.models import make as making
+    from harness.models.make import SUITE, model_of
 
     name = options.name
-    making.check_new(name, options.replace_)
+    check_new(name, options.replace_)
     request = SuiteRequest(
-        making.SUITE,
-        load_documents(find_suite(making.SUITE)),
+        SUITE,
+        load_documents(find_suite(SUITE)),
         options.tier,
         options.pairs,
         options.repeats,
@@ -219,8 +220,8 @@ def make(options: MakeOptions) -> None:
 
     def answer(made: Made) -> None:
         (run,) = made.attempts
-        model = making.model_of(run, name)
-        path = making.write_model(model)
+        model = model_of(run, name)
+        path = write_model(model)
         if options.json_:
             print_json({"model": _entry(model), "path": str(path), "run": run.run_id})
         else:

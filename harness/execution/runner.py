@@ -46,8 +46,8 @@ from harness.host.tmpfs_room import TmpfsRoom
 from harness.iotrace.intervals import TimedIo
 from harness.iotrace.kernel_work import PROGRAM, kernel_work
 from harness.iotrace.page import LIBRARY, IoTrace, parse_plant
-from harness.models.device import models_table
 from harness.models.page_cache import page_cache
+from harness.models.page_table import models_table
 from harness.monitors import MonitorContext
 from harness.monitors.io import IoMonitor
 from harness.native_programs import find_native

@@ -23,12 +23,11 @@ from harness.models.device import (
     OPERATIONS,
     DeviceModel,
     SizePoint,
-    known_models,
 )
-from harness.models.device import load_model as load_device
 from harness.models.device_document import MeasuredTier
 from harness.models.durations import constant, of_histogram
-from harness.models.make import as_yaml
+from harness.models.model_file import as_yaml, known_models
+from harness.models.model_file import load_model as load_device
 from harness.store.runs import StoredRun
 from harness.supervise.own_files import make_own, replacing
 

@@ -1,4 +1,4 @@
-"""Models of devices: as YAML files state them, and as the page of the I/O trace has them.
+"""Models of devices: what each states, and what it does not.
 
 A model has the durations of one request at a time (reads, writes, syncs) by size, the number of
 requests that the device serves at once, and its bandwidth. A model may be partial: what it does
@@ -7,52 +7,28 @@ not state is missing (:meth:`DeviceModel.missing`), and never estimated.
 
 from __future__ import annotations
 
-import re
-import struct
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from pathlib import Path
-from typing import Any
 
-from harness import paths
-from harness.errors import UsageError, unknown
-from harness.experiment.placement import DIRECTORY_PARTS, Part
 from harness.later import np
 from harness.models.device_document import (
-    DeviceDocument,
     Directions,
-    ExtraDocument,
-    InodeDocument,
     MeasuredTier,
 )
-from harness.models.durations import PROBABILITIES, Durations, constant, of_quantiles
-from harness.models.page_cache import PageCache
+from harness.models.durations import Durations
 from harness.store.documents import attributes
 from harness.store.spec import content_hash
-from harness.units import format_bytes, parse_duration_ns, parse_size
-from harness.yamlfile import YamlDocument, load_yaml
+from harness.units import format_bytes
 
 OPERATIONS = ("read", "write", "sync")
 #: Syncs of a file that grew since the last one: the file system has to note its length, too.
 GROWN = "grown_sync"
 SERVICES = (*OPERATIONS, GROWN)
 #: As in iotrace/page.h.
-MOST_SIZES, MOST_PARALLEL = 8, 64
-#: Depths 2, 4, 8 … MOST_PARALLEL, of reads of so many sizes.
-MOST_DEPTHS, MOST_DEPTH_SIZES, MOST_PAUSES = 6, 4, 4
+MOST_PARALLEL = 64
 #: Linux's own, where no rule of udev sets another.
 DEFAULT_READAHEAD_BYTES = 128 << 10
-#: The model that adds nothing: it measures what a device of no latency would gain at most.
-ZERO = "zero"
-_LATENCY = "latency:"
-_QUANTILE = re.compile(r"p(\d+(?:\.\d+)?)")
-_SUFFIX = ".yml"
-#: Keys of a file whose values a model has as they are.
-AS_STATED = (
-    *("name", "description", "basis", "source", "made_of", "page_cache", "parallel"),
-    *("outside_waits", "volatile_cache", "directions", "in_order", "in_engine"),
-)
 #: What each part of an engine does to its files.
 _NEEDS: Mapping[str, tuple[str, ...]] = {
     "data": OPERATIONS,
@@ -274,311 +250,3 @@ def _by_operation(extras: Mapping[str, Extra]) -> dict[str, dict[str, int]]:
 def direction(operation: str) -> str:
     """Return the direction in which an operation moves bytes."""
     return "read" if operation == "read" else "write"
-
-
-def model_folders() -> tuple[Path, ...]:
-    """The folders of models: the user's, which come first, and those that ship."""
-    return paths.data_root() / "devices", paths.data_folder("profiles") / "devices"
-
-
-def known_models() -> dict[str, Path]:
-    """Return the file of each model by name; a user's replaces a shipped one of its name."""
-    paths: dict[str, Path] = {}
-    for folder in reversed(model_folders()):
-        paths |= {path.stem: path for path in sorted(folder.glob(f"*{_SUFFIX}"))}
-    return dict(sorted(paths.items()))
-
-
-def find_model(name: str) -> DeviceModel:
-    """Return a model by its name, its file's path, or as ``zero`` or ``latency:20us``."""
-    if name == ZERO:
-        return DeviceModel(
-            ZERO, "Memory: no latency, and no work of a disk's file system", "constant", False
-        )
-    if name.startswith(_LATENCY):
-        return _constant(name)
-    if name.endswith(_SUFFIX):
-        return load_model(Path(name))
-    models = known_models()
-    if name not in models:
-        raise unknown(
-            f"device model {name!r}",
-            "no such model",
-            name,
-            [ZERO, *models],
-            "models: {}, latency:20us, or a file (`harness model list`)",
-        )
-    return load_model(models[name])
-
-
-def _constant(name: str) -> DeviceModel:
-    """Each request takes the same time, whatever its size and however many there are."""
-    duration_ns = parse_duration_ns(name.removeprefix(_LATENCY))
-    if duration_ns == 0:
-        return DeviceModel(name, "A device of no latency", "constant")
-    point = SizePoint(4096, constant(duration_ns), name)
-    points = dict.fromkeys(OPERATIONS, (point,))
-    return DeviceModel(
-        name, "Every request takes the same time", "constant", points=points, volatile_cache=False
-    )
-
-
-def load_model(path: Path) -> DeviceModel:
-    """Read a model; UsageError with file and line for a value that is not valid."""
-    document = load_yaml(path)
-    value = document.to(DeviceDocument)
-    if value.name != path.stem and path in known_models().values():
-        context = f"the model is named {value.name!r}"
-        raise UsageError(document.at(("name",)), context, f"name it {path.stem!r}, as its file")
-    points = {
-        operation: tuple(
-            sorted(_points(document, operation, sizes), key=lambda point: point.size_bytes)
-        )
-        for operation in SERVICES
-        if (sizes := getattr(value, operation))
-    }
-    if value.write_buffer and ("write" not in value.bandwidth or "write" in value.burst):
-        context = "a write buffer needs the bandwidth of writes, and is their burst"
-        hint = "write bandwidth: {write: …}, and no burst of writes"
-        raise UsageError(document.at(("write_buffer",)), context, hint)
-    buffer = value.write_buffer
-    return DeviceModel(
-        **{name: getattr(value, name) for name in AS_STATED},
-        points=points,
-        bandwidth={name: parse_size(text[:-2]) for name, text in value.bandwidth.items()},
-        burst_bytes={name: parse_size(text) for name, text in value.burst.items()},
-        write_buffer=WriteBuffer(
-            parse_size(buffer.size),
-            parse_size(buffer.program_size),
-            parse_duration_ns(buffer.program),
-        )
-        if buffer
-        else None,
-        readahead_bytes=parse_size(value.readahead),
-        fill_ns=parse_duration_ns(value.fill),
-        processor_ns={name: parse_duration_ns(text) for name, text in value.processor.items()},
-        after_work=_extras(value.after_work),
-        after_pause={
-            parse_duration_ns(pause): _extras(stated) for pause, stated in value.after_pause.items()
-        },
-        inode_write=_inode_write(value.inode_write) if value.inode_write else None,
-        depth_longer_ns={
-            parse_size(size): tuple(map(parse_duration_ns, longer))
-            for size, longer in value.longer_at_depth.items()
-        },
-        elsewhere_ns={name: parse_duration_ns(text) for name, text in value.elsewhere.items()},
-        shorter_elsewhere_ns={
-            name: parse_duration_ns(text) for name, text in value.shorter_elsewhere.items()
-        },
-        outside_ns={name: parse_duration_ns(text) for name, text in value.outside.items()},
-        busy={
-            name: BusyTimes(
-                parse_duration_ns(times.processor),
-                parse_duration_ns(times.outside),
-            )
-            for name, times in value.busy.items()
-        },
-    )
-
-
-def _extras(stated: Mapping[Any, ExtraDocument]) -> dict[str, Extra]:
-    return {operation: _extra(extra) for operation, extra in stated.items()}
-
-
-def _extra(stated: ExtraDocument) -> Extra:
-    return Extra(parse_duration_ns(stated.longer), parse_duration_ns(stated.processor))
-
-
-def _inode_write(stated: InodeDocument) -> InodeWrite:
-    extra = _extra(stated)
-    elsewhere_ns = parse_duration_ns(stated.elsewhere)
-    return InodeWrite(extra.longer_ns, extra.processor_ns, elsewhere_ns)
-
-
-def _points(
-    document: YamlDocument, operation: str, sizes: Mapping[str, Mapping[str, Any]]
-) -> Iterator[SizePoint]:
-    for size, figures in sizes.items():
-        try:
-            durations, rate = _durations(figures), _rate(figures)
-        except ValueError as error:
-            hint = "write three quantiles such as p50: 90us, or a mean: 90us, or both"
-            raise UsageError(document.at((operation, size)), str(error), hint) from error
-        except UsageError as error:
-            raise UsageError(
-                document.at((operation, size)), f"{error.problem}: {error.context}", error.hint
-            ) from error
-        yield SizePoint(parse_size(size), durations, str(figures.get("source", "")), rate)
-
-
-def _durations(figures: Mapping[str, Any]) -> Durations:
-    """Return what the figures of one size state; ValueError where they cannot be a distribution.
-
-    ``means`` stand next to the quantiles of ``harness model make`` alone.
-    """
-    stated = {
-        float(match[1]): parse_duration_ns(text)
-        for key, text in figures.items()
-        if (match := _QUANTILE.fullmatch(key))
-    }
-    if any(not 0 <= percent <= 100 for percent in stated):
-        raise ValueError("a quantile outside 0 to 100")
-    if "means" not in figures:
-        mean_ns = parse_duration_ns(figures["mean"]) if "mean" in figures else None
-        return of_quantiles(stated, mean_ns)
-    if tuple(sorted(stated)) != PROBABILITIES or "mean" in figures:
-        raise ValueError("means that are not those between the quantiles of `harness model make`")
-    quantiles = tuple(ns for _, ns in sorted(stated.items()))
-    return Durations(quantiles, tuple(parse_duration_ns(text) for text in figures["means"]))
-
-
-def _rate(figures: Mapping[str, Any]) -> int:
-    text = figures.get("rate")
-    if text is None:
-        return 0
-    if not str(text).endswith("/s"):
-        raise UsageError("rate", f"{text!r} is not bytes per second", "write it as 550MB/s")
-    return parse_size(text.removesuffix("/s"))
-
-
-#: As the I/O trace has them.
-_PARTS: tuple[Part, ...] = (*DIRECTORY_PARTS, "relations")
-_ONE = 1 << 32
-_PAGE_BYTES = 4096
-_PS_PER_S = 10**12
-#: Far above any memory.
-_UNLIMITED_PAGES = 1 << 40
-
-
-def models_table(
-    models: Mapping[Part, DeviceModel], tiers: Mapping[Part, str], cache: PageCache
-) -> bytes:
-    """Return the constant part of the table.
-
-    ``models``: by part. ``tiers``: name of each part's tier; parts on one tier share its queue.
-    A device on which no call waits is none: it costs nothing.
-    """
-    numbers = {name: i for i, name in enumerate(dict.fromkeys(tiers[p] for p in models))}
-    by_tier = {tiers[part]: model for part, model in models.items()}
-    device_of = [
-        numbers[tiers[part]] + 1 if part in models and not models[part].instant else 0
-        for part in _PARTS
-    ]
-    devices = [_device(by_tier[name], cache) for name in numbers]
-    empty = bytes(len(_device(DeviceModel("", "", "constant"), cache)))
-    probabilities = [min(_ONE - 1, round(p / 100 * _ONE)) for p in PROBABILITIES]
-    return b"".join(
-        (
-            struct.pack(f"<{len(_PARTS)}Q", *device_of),
-            struct.pack(f"<{len(PROBABILITIES)}Q", *probabilities),
-            *devices,
-            *[empty] * (len(_PARTS) - len(devices)),
-        )
-    )
-
-
-def _device(model: DeviceModel, cache: PageCache) -> bytes:
-    buffer = model.write_buffer
-    pauses_ns = sorted(model.after_pause)
-    no_pauses = MOST_PAUSES - len(pauses_ns)
-    inode = model.inode_write or InodeWrite(0, 0)
-    outside_ns = [model.outside_ns.get(operation, 0) for operation in OPERATIONS]
-    outside_ns.append(model.outside_ns.get(GROWN, outside_ns[-1]))  # after that of syncs
-    busy = [
-        model.busy.get(operation, BusyTimes(model.processor_ns.get(operation, 0), alone_ns))
-        for operation, alone_ns in zip(OPERATIONS, outside_ns, strict=False)
-    ]
-    depth_bytes = sorted(model.depth_longer_ns)
-    unused = MOST_DEPTH_SIZES - len(depth_bytes)
-    pages = _UNLIMITED_PAGES if cache.size_bytes is None else cache.size_bytes // _PAGE_BYTES
-    return struct.pack(
-        "<108Q",
-        min(model.parallel, MOST_PARALLEL),
-        int(model.directions == "separate"),
-        int(model.in_order),
-        _ps_per_byte(model, "read"),
-        _ps_per_byte(model, "write"),
-        model.burst_bytes.get("read", 0),
-        buffer.size_bytes if buffer else model.burst_bytes.get("write", 0),
-        int(model.page_cache) + int(model.page_cache and model.in_engine),
-        model.readahead_bytes,
-        max(1, pages),
-        cache.background_bytes // _PAGE_BYTES,
-        max(1, cache.throttle_bytes // _PAGE_BYTES),
-        cache.expire_ns,
-        model.fill_ns,
-        int(model.page_cache and model.volatile_cache),
-        buffer.program_bytes if buffer else 0,
-        buffer.program_ns if buffer else 0,
-        *(model.processor_ns.get(operation, 0) for operation in OPERATIONS),
-        *_extra_of_all(model.after_work),
-        *pauses_ns,
-        *[0] * no_pauses,
-        *(ns for pause_ns in pauses_ns for ns in _extra_of_all(model.after_pause[pause_ns])),
-        *[0] * (no_pauses * 2 * len(OPERATIONS)),
-        len(depth_bytes),
-        *depth_bytes,
-        *[0] * unused,
-        *(ns for size in depth_bytes for ns in _by_depth(model.depth_longer_ns[size])),
-        *[0] * (unused * (1 + MOST_DEPTHS)),
-        *(model.elsewhere_ns.get(operation, 0) for operation in OPERATIONS),
-        *(model.shorter_elsewhere_ns.get(operation, 0) for operation in OPERATIONS),
-        inode.elsewhere_ns,
-        inode.longer_ns,
-        inode.processor_ns,
-        *outside_ns,
-        int(model.outside_waits),
-        *(times.processor_ns for times in busy),
-        *(times.outside_ns for times in busy),
-        model.busy[GROWN].outside_ns
-        if GROWN in model.busy
-        else max(0, outside_ns[-1] - outside_ns[-2] + busy[-1].outside_ns),
-    ) + b"".join(
-        _service(model.points.get(operation, ()), model.bandwidth.get(direction(operation), 0))
-        for operation in SERVICES
-    )
-
-
-def _extra_of_all(extras: Mapping[str, Extra]) -> tuple[int, ...]:
-    of_all = [extras.get(operation, Extra(0, 0)) for operation in OPERATIONS]
-    return *(extra.longer_ns for extra in of_all), *(extra.processor_ns for extra in of_all)
-
-
-def _by_depth(longer_ns: tuple[int, ...]) -> tuple[int, ...]:
-    """Return by how much a read takes longer at depths 1, 2, 4 and so on."""
-    return (0, *longer_ns, *longer_ns[-1:] * (MOST_DEPTHS - len(longer_ns)))
-
-
-def _ps_per_byte(model: DeviceModel, direction: str) -> int:
-    rate = model.bandwidth.get(direction, 0)
-    return round(_PS_PER_S / rate) if rate else 0
-
-
-def _service(points: tuple[SizePoint, ...], bandwidth: int) -> bytes:
-    chosen = points[:MOST_SIZES]
-    unused = [0] * (MOST_SIZES - len(chosen))
-    numbers = [len(chosen), *(point.size_bytes for point in chosen), *unused]
-    numbers += [*_occupied_ns(chosen, bandwidth), *unused]
-    for point in chosen:
-        numbers += [*point.durations.quantiles, *point.durations.means]
-    numbers += unused * (2 * len(PROBABILITIES) - 1)
-    return struct.pack(f"<{len(numbers)}Q", *numbers)
-
-
-def _occupied_ns(points: Sequence[SizePoint], bandwidth: int) -> list[int]:
-    """Return for how long a request of each size takes the device from all others.
-
-    Linear between the sizes whose rate is stated, and what the bandwidth allows, if that is longer,
-    beyond the largest of them; zeros where none is stated: all sizes move the bandwidth.
-    """
-    occupied_s = {point.size_bytes: point.size_bytes / point.rate for point in points if point.rate}
-    if not occupied_s:
-        return [0] * len(points)
-    sizes = [point.size_bytes for point in points]
-    largest = max(occupied_s)
-    for size_bytes in sizes:
-        if bandwidth and size_bytes > largest:
-            occupied_s[size_bytes] = max(occupied_s[largest], size_bytes / bandwidth)
-    occupied_s = {0: 0.0, **occupied_s}
-    seconds = np.interp(sizes, list(occupied_s), list(occupied_s.values()))
-    return [round(s * 1e9) for s in seconds]

@@ -4,16 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 from statistics import mean, median
-from typing import Any
-
-import yaml
 
 from harness import hdr
-from harness.errors import RunFailed, UsageError
+from harness.errors import RunFailed
 from harness.models.device import (
-    AS_STATED,
     DEFAULT_READAHEAD_BYTES,
     GROWN,
     MOST_PARALLEL,
@@ -25,20 +20,13 @@ from harness.models.device import (
     InodeWrite,
     SizePoint,
     direction,
-    model_folders,
 )
 from harness.models.device_document import (
-    BusyDocument,
-    DeviceDocument,
-    ExtraDocument,
-    InodeDocument,
     MeasuredTier,
 )
-from harness.models.durations import PROBABILITIES, of_histogram
-from harness.store.rescue import write_result
+from harness.models.durations import of_histogram
 from harness.store.result import Metric
 from harness.store.runs import StoredRun
-from harness.units import KIB, MIB
 
 SUITE = "device-model"
 #: Measurements of the suite by what they are of, with the metric that has the durations.
@@ -89,21 +77,6 @@ _LEAST_SHARE = 0.03
 _LOOP_DEVICE = re.compile(r"/dev/loop\d")
 #: Tier kinds whose files are buffered in the page cache.
 _BUFFERED = ("block", "fs-nodax", "sector")
-
-
-def model_path(name: str) -> Path:
-    """Return where a made model is kept."""
-    return model_folders()[0] / f"{name}.yml"
-
-
-def check_new(name: str, replace: bool) -> None:
-    """UsageError for a name that cannot be one, or that is taken."""
-    if not name or not all(c.isascii() and (c.islower() or c.isdigit() or c == "-") for c in name):
-        hint = "use small letters, digits and dashes"
-        raise UsageError(f"model {name!r}", "not a name of a model", hint)
-    if model_path(name).exists() and not replace:
-        context = f"{model_path(name)} exists"
-        raise UsageError(f"model {name!r}", context, "choose another name, or add --replace")
 
 
 def model_of(run: StoredRun, name: str) -> DeviceModel:
@@ -457,83 +430,3 @@ def _means_ns(metrics: Sequence[Metric], measurement: str) -> dict[int, float]:
         for metric in _of(metrics, MEASURED["read"], measurement)
     }
     return dict(sorted(means.items()))
-
-
-def as_yaml(model: DeviceModel) -> str:
-    """Return the text of a model's file."""
-    keys: dict[str, Any] = {
-        **{name: getattr(model, name) for name in AS_STATED},
-        "readahead": _size(model.readahead_bytes),
-        "fill": f"{model.fill_ns}ns",
-        "processor": {name: _microseconds(ns) for name, ns in model.processor_ns.items()},
-        "after_work": {name: _extra_document(work) for name, work in model.after_work.items()},
-        "after_pause": {
-            _microseconds(pause_ns): {name: _extra_document(more) for name, more in extras.items()}
-            for pause_ns, extras in model.after_pause.items()
-        },
-        "inode_write": model.inode_write and _inode_document(model.inode_write),
-        "longer_at_depth": {
-            _size(size): tuple(map(_microseconds, longer_ns))
-            for size, longer_ns in model.depth_longer_ns.items()
-        },
-        "elsewhere": {name: _microseconds(ns) for name, ns in model.elsewhere_ns.items()},
-        "shorter_elsewhere": {
-            name: _microseconds(ns) for name, ns in model.shorter_elsewhere_ns.items()
-        },
-        "outside": {name: _microseconds(ns) for name, ns in model.outside_ns.items()},
-        "busy": {
-            name: BusyDocument(
-                _microseconds(times.processor_ns),
-                _microseconds(times.outside_ns),
-            )
-            for name, times in model.busy.items()
-        },
-        "bandwidth": {name: f"{_megabytes(rate)}/s" for name, rate in model.bandwidth.items()},
-        "burst": {name: _megabytes(size) for name, size in model.burst_bytes.items()},
-        **{
-            operation: {_size(point.size_bytes): dict(_durations(point)) for point in points}
-            for operation, points in model.points.items()
-        },
-    }
-    document = DeviceDocument(**keys).to_json()
-    return yaml.safe_dump(document, sort_keys=False, allow_unicode=True, width=1000)
-
-
-def _extra_document(extra: Extra) -> ExtraDocument:
-    return ExtraDocument(_microseconds(extra.longer_ns), _microseconds(extra.processor_ns))
-
-
-def _inode_document(inode: InodeWrite) -> InodeDocument:
-    extra = _extra_document(inode)
-    return InodeDocument(extra.longer, extra.processor, _microseconds(inode.elsewhere_ns))
-
-
-def _size(size_bytes: int) -> str:
-    whole = [(unit, size) for unit, size in (("MiB", MIB), ("KiB", KIB)) if size_bytes % size == 0]
-    return f"{size_bytes // whole[0][1]}{whole[0][0]}" if whole else f"{size_bytes}B"
-
-
-def _durations(point: SizePoint) -> Iterator[tuple[str, str | list[str]]]:
-    for percent, duration_ns in zip(PROBABILITIES, point.durations.quantiles, strict=True):
-        yield f"p{percent:g}", _microseconds(duration_ns)
-    yield "means", [_microseconds(mean_ns) for mean_ns in point.durations.means]
-    if point.rate:
-        yield "rate", f"{_megabytes(point.rate)}/s"
-
-
-def _microseconds(duration_ns: int) -> str:
-    return f"{_shortest(duration_ns / 1000)}us"
-
-
-def _megabytes(size_bytes: int) -> str:
-    return f"{_shortest(size_bytes / 1e6)}MB"
-
-
-def _shortest(value: float) -> str:
-    return f"{value:.3f}".rstrip("0").rstrip(".")
-
-
-def write_model(model: DeviceModel) -> Path:
-    """Write a model to the user's folder, whole or not at all."""
-    path = model_path(model.name)
-    return write_result(path, as_yaml(model).encode(), f"model {model.name}")

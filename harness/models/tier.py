@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from harness.errors import UsageError
-from harness.models.device import OPERATIONS, DeviceModel, find_model
+from harness.models.device import OPERATIONS, DeviceModel
+from harness.models.model_file import find_model
 from harness.tiers.linux.kernel import LIVE, Kernel
 from harness.tiers.linux.model import Tier, TierClaim, TierFacts
 from harness.tiers.linux.probe import facts_of_directory

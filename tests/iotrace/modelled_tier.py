@@ -3,8 +3,9 @@
 from traced_calls import OPEN
 
 from harness.models import durations
-from harness.models.device import DeviceModel, SizePoint, models_table
+from harness.models.device import DeviceModel, SizePoint
 from harness.models.page_cache import PageCache
+from harness.models.page_table import models_table
 
 MIB = 1 << 20
 OPEN_TABLE = OPEN.format("data/table")

@@ -10,8 +10,9 @@ from harness.errors import RunFailed
 from harness.iotrace.intervals import TimedIo
 from harness.iotrace.page import CELL_FIELDS, HEADS_AT, parse_plant
 from harness.models import durations
-from harness.models.device import DeviceModel, SizePoint, models_table
+from harness.models.device import DeviceModel, SizePoint
 from harness.models.page_cache import PageCache
+from harness.models.page_table import models_table
 from harness.store.artifacts import kind_of
 from harness.supervise.process import process_identity
 

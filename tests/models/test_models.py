@@ -18,15 +18,9 @@ from harness.errors import RunFailed, UsageError
 from harness.experiment.placement import parse_placement
 from harness.models import durations
 from harness.models.curve import LatencyShape, ModelledPoint, marks, shape_of
-from harness.models.device import (
-    DeviceModel,
-    SizePoint,
-    find_model,
-    known_models,
-    load_model,
-)
+from harness.models.device import DeviceModel, SizePoint
 from harness.models.device_document import MeasuredTier
-from harness.models.make import as_yaml
+from harness.models.model_file import as_yaml, find_model, known_models, load_model
 from harness.models.score import Pair, Score, ScoredMetric, ScoredQuantity, ScoreStore, summary
 from harness.store.result import Metric
 from reports.model_error import score_metrics

@@ -8,8 +8,9 @@ import pytest
 from explained_runs import device_suite, explained_rows, tpcc
 from narrowed import of_kind, present
 
-from harness.models.device import DeviceModel, find_model
+from harness.models.device import DeviceModel
 from harness.models.make import model_of
+from harness.models.model_file import find_model
 from harness.models.score import Score, ScoredMetric, ScoreStore
 from reports.explain.comparisons import ExplainedComparison, explained
 from reports.explain.devices import TierSources

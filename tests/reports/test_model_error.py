@@ -7,7 +7,7 @@ import pytest
 from explained_runs import PARTS_US, tpcc, tpcc_metrics
 from report_runs import Case, write
 
-from harness.models.device import find_model
+from harness.models.model_file import find_model
 from harness.models.score import Pair, Score, ScoredMetric, ScoreStore
 from harness.store.runs import StoredRun
 from reports.compare import Group, compare

@@ -7,8 +7,9 @@ import pytest
 from explained_runs import device_suite
 from report_runs import histogram, metric
 
-from harness.models.device import OPERATIONS, SERVICES, load_model
-from harness.models.make import as_yaml, model_of
+from harness.models.device import OPERATIONS, SERVICES
+from harness.models.make import model_of
+from harness.models.model_file import as_yaml, load_model
 from harness.store.runs import StoredRun
 
 
