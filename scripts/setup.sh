@@ -76,8 +76,8 @@ install_packages() { # required|optional package…
   say "not installed (optional): $*. Debian: sudo apt install $*"
 }
 
-# Debian's comes first: it is compiled with profiles, and every user can run it. One that was compiled
-# in a home directory is often a quarter slower, and the servers' user cannot reach it.
+# Debian's comes first: every user can run it, and it is faster than one that pyenv compiles by default,
+# in a home directory that the servers' user may not enter.
 for python in /usr/bin/python3 python3; do
   "$python" -c 'import ensurepip, sys, venv; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && break
 done

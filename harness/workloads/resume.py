@@ -76,8 +76,8 @@ class ResumeCursor:
         """The result of this work: of an earlier attempt, or of ``do`` now, which is stored.
 
         ``name``: for a person. ``again``: does it without timing; None: it left nothing.
-        ``read``: makes the result of its document, of ``do``'s too: what an interrupted run resumes
-        with is what every run goes on with. ``query``: it is a timed query.
+        ``read``: makes the result of its document, of ``do``'s too, so that no
+        resumed run reads what others do not. ``query``: it is a timed query.
         """
         document = self._session.recalled(step)
         if document is None:
