@@ -326,7 +326,8 @@ def _settings(context: EngineContext, installation: Installation) -> dict[str, s
                 f"no such setting{nearest(name, sorted(installation.settings))}",
                 "SELECT name FROM duckdb_settings() lists them",
             )
-    if error := installation.error_of(settings):
+    set_by_user = settings != installation.spelled(_resources(context))
+    if set_by_user and (error := installation.error_of(settings)):
         raise UsageError("DuckDB settings", error, "correct the value")
     return settings
 

@@ -29,14 +29,19 @@ _OLDEST = (0, 6)
 _TIMEOUT_S = 60
 #: Prints what the imported package is, and its error on a configuration.
 _PROBE = """
-import json, sys
-import duckdb
-release, revision = duckdb.connect().execute(
+import json, os, sys
+if "PYTHONPATH" in os.environ:
+    import duckdb
+else:  # the extension alone, as in worker.py
+    import _duckdb as duckdb
+connection = duckdb.connect()
+release, revision = connection.execute(
     "SELECT library_version, source_id FROM pragma_version()").fetchone()
-names = duckdb.connect().execute("SELECT name FROM duckdb_settings()").fetchall()
+names = connection.execute("SELECT name FROM duckdb_settings()").fetchall()
 error = ""
 try:
-    duckdb.connect(":memory:", config=json.loads(sys.argv[1])).close()
+    if config := json.loads(sys.argv[1]):
+        duckdb.connect(":memory:", config=config).close()
 except Exception as raised:
     error = str(raised)
 print(json.dumps({"release": release, "revision": revision, "names": [n for (n,) in names],
