@@ -14,7 +14,10 @@ from typing import Any
 from xml.etree import ElementTree
 
 import pytest
+from matplotlib.axes import Axes
+from matplotlib.axis import Axis
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 from test_every_kind_of_run import PAPER, PROFILE, write_every_kind
 from typer.main import get_command
 
@@ -296,8 +299,11 @@ def ran(argv: Sequence[str], monkeypatch: pytest.MonkeyPatch) -> tuple[int, str]
 def test_no_control_character_comes_out(command, store, tmp_path, monkeypatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HARNESS_DATA", str(store / "data"))
-    # The texts of a picture are looked at, not where they are.
+    # The texts of a picture are looked at, not where they are, nor its lines and marks.
     monkeypatch.setattr(Figure, "draw_without_rendering", lambda figure: None)
+    monkeypatch.setattr(Axes, "_update_title_position", lambda axes, renderer: None)
+    monkeypatch.setattr(Axis, "_update_label_position", lambda axis, renderer: None)
+    monkeypatch.setattr(Line2D, "draw", lambda line, renderer: None)
     for name, text in {"paper": PAPER, "figure1": PROFILE, "profile": PROFILE}.items():
         marked_text = text.replace("A paper", json.dumps(MARK)[1:-1])
         (tmp_path / f"{name}.yml").write_text(marked_text.replace("one query", json.dumps(MARK)))
