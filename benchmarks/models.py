@@ -16,6 +16,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import signal
 import subprocess
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -208,6 +209,7 @@ def main() -> None:
     parser.add_argument("--results", default=None, help="a folder that is kept")
     parser.add_argument("--smoke", action="store_true", help="one short case on the disk")
     options = parser.parse_args()
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # leaves no device behind, either
     seed = int.from_bytes(os.urandom(4), "big") if options.seed is None else options.seed
     random = Random(seed)
     print(f"--seed {seed}")

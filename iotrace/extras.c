@@ -57,10 +57,15 @@ static void add_pauses(struct due *due, const struct thread *thread, const struc
   add_after_pause(due, device, access->operation, worked > idle ? worked : idle);
 }
 
+// The service of a call: a sync of a file that grew has its own.
+static unsigned service_of(const struct access *access) {
+  bool grown = access->operation == SYNC && access->growth != NO_GROWTH;
+  return grown ? OPERATIONS : (unsigned)access->operation;
+}
+
 // A device's interrupts come to one processor, and find it awake where one thread makes all calls there.
 // While calls are made on several, each waits for a processor to wake. A loop device's single caller waits for
-// its worker's processor, which several callers keep awake: they are shorter. Syncs of files that grew wait
-// for the journal's thread in any case, and have neither.
+// its worker's processor, which several callers keep awake: they are shorter.
 static void add_way_to_processor(const struct access *access, struct due *due, uint64_t now) {
   struct state *state = state_of(access);
   uint64_t here = (uint64_t)sched_getcpu() + 1;
@@ -71,12 +76,13 @@ static void add_way_to_processor(const struct access *access, struct due *due, u
   if (now >= __atomic_load_n(&state->several_until, __ATOMIC_RELAXED)) {
     return;
   }
+  const struct device *device = device_of(access);
   if (access->inode && access->growth == NO_GROWTH) {
-    due->end_ns += device_of(access)->inode_elsewhere_ns;
-  } else if (access->growth == NO_GROWTH) {
-    uint64_t shorter_ns = device_of(access)->shorter_elsewhere_ns[access->operation];
-    due->end_ns += device_of(access)->elsewhere_ns[access->operation];
-    due->end_ns = later(due->end_ns - shorter_ns, least(due->end_ns, now));
+    due->end_ns += device->inode_elsewhere_ns;
+  } else {
+    unsigned service = service_of(access);
+    due->end_ns += device->elsewhere_ns[service];
+    due->end_ns = later(due->end_ns - device->shorter_elsewhere_ns[service], least(due->end_ns, now));
   }
 }
 
@@ -126,10 +132,11 @@ static void add_inode(const struct access *access, struct due *due) {
 
 static void add_outside(const struct thread *thread, const struct access *access, struct due *due) {
   const struct device *device = device_of(access);
-  bool grown = access->operation == SYNC && access->growth != NO_GROWTH;
-  unsigned service = grown ? OPERATIONS : (unsigned)access->operation;
+  unsigned service = service_of(access);
   due->outside_ns = device->outside_ns[service];
-  due->urgency = device->outside_urgency == URGENT ? URGENT : ORDINARY;
+  if (device->outside_urgency != URGENT) {
+    due->urgency = access->operation == READ ? ORDINARY_READS : ORDINARY;
+  }
   if (thread->wanted != 0) {
     uint64_t alone_ns = device->processor_ns[access->operation];
     uint64_t busy_ns = due->processor_ns + device->busy_processor_ns[access->operation];

@@ -17,7 +17,7 @@
 #include <stdint.h>
 
 #define PAGE_MAGIC 0x31435254424f4954ULL // "TIOBTRC1"
-#define PAGE_VERSION 27
+#define PAGE_VERSION 28
 #define PAGE_SLOTS 1024
 #define PAGE_NAME 16
 
@@ -124,8 +124,8 @@ struct device {
   uint64_t depth_bytes[MODEL_DEPTH_SIZES];
   uint64_t depth_longer_ns[MODEL_DEPTH_SIZES][MODEL_DEPTHS];
   // By how much a request takes longer, or is shorter, while calls are made on several processors.
-  uint64_t elsewhere_ns[OPERATIONS];
-  uint64_t shorter_elsewhere_ns[OPERATIONS];
+  uint64_t elsewhere_ns[SERVICES];
+  uint64_t shorter_elsewhere_ns[SERVICES];
   uint64_t inode_elsewhere_ns; // a sync that writes the file's inode
   // By how much a sync takes longer that writes the file's inode, and its processor time; 0: none does.
   uint64_t inode_longer_ns;
@@ -168,7 +168,7 @@ struct models {
   uint64_t chunks_lost; // pages that found no chunk: they are never resident
 };
 _Static_assert(sizeof(struct service) == 2248, "the writer knows this layout");
-_Static_assert(sizeof(struct device) == 108 * 8 + 4 * 2248, "the writer knows this layout");
+_Static_assert(sizeof(struct device) == 110 * 8 + 4 * 2248, "the writer knows this layout");
 _Static_assert(sizeof(struct state) == 142 * 8, "the harness clears it");
 _Static_assert(sizeof(struct models) <= MODEL_BYTES, "models fit");
 
@@ -180,7 +180,8 @@ _Static_assert(sizeof(struct models) <= MODEL_BYTES, "models fit");
 #define WORK_PROCESSORS 512
 // URGENT: precedes whatever else runs on its processor, as interrupts and the threads of block devices'
 // queues do. ORDINARY: waits for any processor, as a loop device's workers do.
-enum urgency { URGENT, ORDINARY, URGENCIES };
+// A read waits for none that syncs: ORDINARY_READS.
+enum urgency { URGENT, ORDINARY, ORDINARY_READS, URGENCIES };
 
 struct work {
   uint64_t requested_ns; // of all calls so far

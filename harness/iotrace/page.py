@@ -44,13 +44,13 @@ OPERATIONS = ("read", "write", "sync")
 #: The last one: files, pipes and sockets outside of all parts.
 _ALL_PARTS = len(PARTS) + 1
 
-_MAGIC, _VERSION = 0x31435254424F4954, 27
+_MAGIC, _VERSION = 0x31435254424F4954, 28
 _SLOTS = 1024
 HEADER_BYTES = 4096
 #: Of the models of devices and their queues (harness.models.device).
 MODELS_BYTES = 65536
 #: Of what Linux would do for modelled devices on each processor (harness.iotrace.kernel_work).
-_WORK_BYTES = 2 * 512 * 64
+_WORK_BYTES = 3 * 512 * 64
 HEADS_AT = HEADER_BYTES + MODELS_BYTES + _WORK_BYTES
 _MAPPED_AT, _DELAYS_AT = 48, 256
 _DELAY = struct.Struct("<QQ")

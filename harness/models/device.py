@@ -117,8 +117,8 @@ class DeviceModel:
     ``depth_longer_ns``: by its bytes, by how much a read takes longer where 2, 4,
     8 and so on requests are under way, itself included; linear between sizes and between depths.
     ``elsewhere_ns``: by operation, by how much a request takes longer while calls are made on
-    several processors, of which one gets the device's interrupts; without syncs of files that grew
-    and, stated in ``inode_write``, syncs that write the inode.
+    several processors, of which one gets the device's interrupts; syncs that write the inode have
+    their own in ``inode_write``.
     ``shorter_elsewhere_ns``: by how much it is shorter then, where no processor has to be woken.
     ``outside_ns``: by operation, the processor time of a request of 4 KiB outside of its thread, of
     interrupts and of the kernel's threads. ``outside_waits``: these threads have no priority over

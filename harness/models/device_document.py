@@ -167,7 +167,7 @@ class DeviceDocument(
         ),
     ] = field(default_factory=dict)
     elsewhere: Annotated[
-        Mapping[_Operation, _Duration],
+        Mapping[_Service, _Duration],
         Meta(
             min_length=1,
             description="by how much a request takes longer while calls are made on several "
@@ -175,7 +175,7 @@ class DeviceDocument(
         ),
     ] = field(default_factory=dict)
     shorter_elsewhere: Annotated[
-        Mapping[_Operation, _Duration],
+        Mapping[_Service, _Duration],
         Meta(
             min_length=1,
             description="by how much a request is shorter then, where the device has no interrupts "

@@ -57,8 +57,8 @@ _PAUSES = {"4ms": 4_000_000, "10ms": 10_000_000}
 _AFTER_WORK, _ELSEWHERE, _OUTSIDE, _BUSY = "_after_work", "_elsewhere", "_outside", "_busy"
 _NEEDED = (
     *MEASURED,
-    *(f"{name}{end}" for end in (_AFTER_WORK, _ELSEWHERE) for name in OPERATIONS),
-    *(f"{name}{end}" for end in (_OUTSIDE, _BUSY) for name in SERVICES),
+    *(f"{name}{_AFTER_WORK}" for name in OPERATIONS),
+    *(f"{name}{end}" for end in (_ELSEWHERE, _OUTSIDE, _BUSY) for name in SERVICES),
     *(f"{name}_after_{pause}" for pause in _PAUSES for name in OPERATIONS),
     *(
         "sync_inode",
@@ -94,7 +94,7 @@ def model_of(run: StoredRun, name: str) -> DeviceModel:
         raise RunFailed(f"make model {name}", context, "run it again: `harness model make`")
     facts, buffered = tier.facts, tier.kind in _BUFFERED
     processors = run.manifest.host.cpu.threads
-    elsewhere_ns = {name: _elsewhere_ns(metrics, name, name, processors) for name in OPERATIONS}
+    elsewhere_ns = {name: _elsewhere_ns(metrics, name, name, processors) for name in SERVICES}
     parallel, inode_write = _parallel(metrics), _inode_write(metrics, processors)
     in_memory = tier.kind == "tmpfs"  # whoever calls copies: nothing queues
     bandwidth = {

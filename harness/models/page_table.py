@@ -76,7 +76,7 @@ def _device(model: DeviceModel, cache: PageCache) -> bytes:
     unused = _MOST_DEPTH_SIZES - len(depth_bytes)
     pages = _UNLIMITED_PAGES if cache.size_bytes is None else cache.size_bytes // _PAGE_BYTES
     return struct.pack(
-        "<108Q",
+        "<110Q",
         min(model.parallel, MOST_PARALLEL),
         int(model.directions == "separate"),
         int(model.in_order),
@@ -105,8 +105,8 @@ def _device(model: DeviceModel, cache: PageCache) -> bytes:
         *[0] * unused,
         *(ns for size in depth_bytes for ns in _by_depth(model.depth_longer_ns[size])),
         *[0] * (unused * (1 + _MOST_DEPTHS)),
-        *(model.elsewhere_ns.get(operation, 0) for operation in OPERATIONS),
-        *(model.shorter_elsewhere_ns.get(operation, 0) for operation in OPERATIONS),
+        *(model.elsewhere_ns.get(service, 0) for service in SERVICES),
+        *(model.shorter_elsewhere_ns.get(service, 0) for service in SERVICES),
         inode.elsewhere_ns,
         inode.longer_ns,
         inode.processor_ns,

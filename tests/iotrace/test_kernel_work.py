@@ -26,12 +26,15 @@ SYNC = OPEN_TABLE + (
 )
 
 
-def place(waits):
-    return WORK_AT + (waits * PROCESSORS + PROCESSOR) * WORK.size
+URGENT, ORDINARY, ORDINARY_READS = range(3)
 
 
-def work(trace, waits=False):
-    return WORK.unpack(os.pread(trace.page.descriptor, WORK.size, place(waits)))
+def place(urgency):
+    return WORK_AT + (urgency * PROCESSORS + PROCESSOR) * WORK.size
+
+
+def work(trace, urgency=URGENT):
+    return WORK.unpack(os.pread(trace.page.descriptor, WORK.size, place(urgency)))
 
 
 @pytest.fixture
@@ -42,7 +45,7 @@ def program(library):
 @pytest.fixture
 def running(trace, program):
     with kernel_work(program, trace.page, unprivileged()):
-        assert eventually(lambda: work(trace)[2] and work(trace, True)[2])
+        assert eventually(lambda: all(work(trace, urgency)[2] for urgency in range(3)))
         yield
 
 
@@ -63,6 +66,19 @@ def test_the_program_uses_the_time_and_the_caller_waits_for_it(trace, run, waits
     assert work(trace, not waits)[:2] == (0, 0)
 
 
+@pytest.mark.usefixtures("running")
+def test_a_read_waits_for_no_sync(trace, run):
+    """A loop device has several workers."""
+    model = buffered(read=1, write=1, sync=1000)
+    use(trace, replace(model, outside_ns={"read": 80 * MS}, outside_waits=True))
+    run(
+        f"{OPEN_TABLE}os.sched_setaffinity(0, [{PROCESSOR}]); os.pwrite(fd, bytes(4096), 0)\n"
+        "os.fdatasync(fd); os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED); os.pread(fd, 9, 0)"
+    )
+    assert work(trace, ORDINARY_READS)[:2] == (80 * MS, 80 * MS)
+    assert work(trace, ORDINARY)[:2] == (0, 0)
+
+
 def test_without_the_program_nothing_is_requested(trace, run):
     took_ns, _ = sync(trace, run, 80_000)
     assert took_ns < 80_000 * MS
@@ -72,7 +88,7 @@ def test_without_the_program_nothing_is_requested(trace, run):
 @pytest.mark.usefixtures("running")
 def test_a_request_that_no_call_can_make_is_limited(trace, run):
     """Of 2^63 ns, 100 ms are used."""
-    os.pwrite(trace.page.descriptor, struct.pack("<Q", 1 << 63), place(False))
+    os.pwrite(trace.page.descriptor, struct.pack("<Q", 1 << 63), place(URGENT))
     sync(trace, run, 80)
     assert eventually(lambda: work(trace)[1] == (1 << 63) + 80 * MS)
 

@@ -79,14 +79,20 @@ def test_growth_into_reserved_space_takes_what_the_inode_takes(syncs, inode_writ
     assert [ms for _, ms in syncs([], 3, **growing)] == [reserved_ms, reserved_ms, 300]
 
 
-def test_syncs_on_several_processors_take_longer_where_the_file_did_not_grow(syncs):
-    """The first one has the duration of a file that grew."""
+@pytest.mark.parametrize(("moves", "durations_ms"), [(0, [300, 130, 130]), (4096, [300, 360, 360])])
+def test_on_several_processors_syncs_take_longer_after_growth_by_their_own(
+    syncs, moves, durations_ms
+):
+    """The first write grows the file in any case; so far, all calls were on one processor."""
     processors = sorted(os.sched_getaffinity(0))[:2]
     if len(processors) < 2:
         pytest.skip("a single processor")
-    points = constant(read=1, write=1, sync=100_000, grown_sync=300_000)
-    in_turn = {"processors": processors, "points": points, "elsewhere_ns": {"sync": 30_000_000}}
-    assert [ms for _, ms in syncs([], 3, **in_turn)] == [300, 130, 130]
+    in_turn = {
+        "processors": processors,
+        "points": constant(read=1, write=1, sync=100_000, grown_sync=300_000),
+        "elsewhere_ns": {"sync": 30_000_000, "grown_sync": 60_000_000},
+    }
+    assert [ms for _, ms in syncs([], 3, moves=moves, **in_turn)] == durations_ms
 
 
 def test_syncs_on_several_processors_are_shorter_where_none_has_to_be_woken(syncs):

@@ -145,13 +145,13 @@ def device_suite(
             metric("operation_kernel_ns", [us * US / 2], "lower", **of_dearer),
             metric("write_call_duration_ns", calls(us / 20, 1000), "lower", **of_dearer),
         ]
-    for operation in OPERATIONS:
+    for service in SERVICES:
         elsewhere: dict[str, Any] = {
-            "measurement": f"{operation}_elsewhere",
+            "measurement": f"{service}_elsewhere",
             "access_size_bytes": 4096,
         }
         on_all = [us * US] * 500 + [us * elsewhere_share * US] * 500  # on two processors
-        metrics.append(metric(MEASURED[operation], histogram(on_all), "lower", **elsewhere))
+        metrics.append(metric(MEASURED[service], histogram(on_all), "lower", **elsewhere))
     inode_us = us * (1 + inode_write)
     on_all = [inode_us * US] * 500 + [inode_us * elsewhere_share * US] * 500
     of_inode: dict[str, Any] = {"measurement": "sync_inode_elsewhere", "access_size_bytes": 4096}
