@@ -11,6 +11,8 @@
 // later still, as by a device.
 #define LONGEST_WAKE_NS 50000
 #define WAKE_STEP_NS 100
+// What setting a timer and waking by it take of a processor.
+#define TIMER_NS 10000
 #define WAKE_STEPS_DOWN 8
 #define MOST_EXCESS_NS 1000000
 // A wake that is late by more has waited for a processor, which the thread's next calls find wanted,
@@ -120,6 +122,10 @@ static uint64_t wait_in_turn(struct thread *thread, const struct due *due, uint6
   for (uint64_t outside_ns = due->outside_ns / waits; waits > 0; waits--) {
     struct outside outside = request_work(due->urgency, outside_ns);
     uint64_t done = deadline > now ? now + (deadline - now) / waits : now;
+    // Whoever does that work wakes the thread, without a timer.
+    if (outside.work != NULL && done < now + outside_ns + TIMER_NS && await_work(&outside)) {
+      now = now_ns();
+    }
     if (waits == 1) {
       now = wait_until(thread, now, done);
     } else if (done > now + thread->wake_ns) {

@@ -95,7 +95,8 @@ def model_of(run: StoredRun, name: str) -> DeviceModel:
     facts, buffered = tier.facts, tier.kind in _BUFFERED
     processors = run.manifest.host.cpu.threads
     elsewhere_ns = {name: _elsewhere_ns(metrics, name, name, processors) for name in SERVICES}
-    parallel, inode_write = _parallel(metrics), _inode_write(metrics, processors)
+    parallel = _parallel(metrics)
+    inode_write = None if facts.journal else _inode_write(metrics, processors)
     in_memory = tier.kind == "tmpfs"  # whoever calls copies: nothing queues
     bandwidth = {
         "read": _in_kb(_largest(metrics, ("read", "bulk_read", "scan"))),
@@ -307,9 +308,9 @@ def _after_pause(
 
 
 def _inode_write(metrics: Sequence[Metric], processors: int) -> InodeWrite | None:
-    """Return what a sync takes more that writes the inode; None where none does, for the journal.
+    """Return what a sync takes more that writes the inode; None where none seems to.
 
-    Then the change of the file's time, which the sync leaves to the journal, is a little dearer.
+    With a journal, it leaves the change of the file's time to that, which is a little dearer.
     """
     extra = _extra(metrics, "sync", "sync_inode")
     alone = hdr.decode(_smallest(metrics, MEASURED["sync"], "sync").hdr or "")

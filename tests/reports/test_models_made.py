@@ -115,10 +115,15 @@ def test_a_model_keeps_what_writing_the_inode_adds(tmp_path):
     assert inode_write.elsewhere_ns == pytest.approx(32_500, rel=0.05)
 
 
-def test_with_a_journal_no_sync_writes_the_inode(tmp_path):
-    """The new time of the file costs next to nothing."""
-    made = model_of(device_suite(tmp_path, "ssd", 100, inode_write=0.05), "made")
-    assert made.inode_write is None
+@pytest.mark.parametrize(
+    ("journal", "inode_write", "writes"),
+    [(None, 0.05, False), (None, 0.3, True), (False, 0.3, True), (True, 0.3, False)],
+)
+def test_with_a_journal_no_sync_writes_the_inode(tmp_path, journal, inode_write, writes):
+    """Where Linux does not say, the new time of the file costs next to nothing then."""
+    suite = device_suite(tmp_path, "ssd", 100, inode_write=inode_write)
+    made = model_of(with_fact(suite, "journal", journal), "made")
+    assert (made.inode_write is not None) is writes
 
 
 def test_a_model_keeps_what_calls_take_longer_on_other_processors(tmp_path):

@@ -199,6 +199,29 @@ def test_a_volume_over_a_raid_over_partitions_names_every_disk(tmp_path: Path) -
     assert stack.through == ("LVM vg-data", "md0 raid0")
 
 
+@pytest.mark.parametrize(
+    ("filesystem", "task", "journal"),
+    [
+        ("ext4", "2417", True),
+        ("ext4", "<none>", False),
+        ("ext4", None, None),
+        ("xfs", None, True),
+        ("vfat", None, None),
+    ],
+)
+def test_a_file_system_has_a_journal_or_not(tmp_path, filesystem, task, journal):
+    """An invented volume of LVM, by whose number and kernel's name it is found."""
+    _disk(tmp_path, "virtual/block/dm-0", "253:0", dm__name="vg-data", dm__uuid="LVM-abc")
+    write(
+        tmp_path,
+        "/proc/self/mountinfo",
+        f"30 1 253:0 / / rw - {filesystem} /dev/mapper/vg-data rw",
+    )
+    if task is not None:
+        write(tmp_path, "/sys/fs/ext4/dm-0/journal_task", task)
+    assert facts_of_directory(tmp_path, Kernel(tmp_path)).journal is journal
+
+
 # Bytes that a tier's device moved -------------------------------------------------
 
 

@@ -85,10 +85,19 @@ def _with_devices(facts: TierFacts, mount: Mount, kernel: Kernel) -> TierFacts:
         device_model=", ".join(dict.fromkeys(d.model for d in disks.values() if d.model)) or None,
         rotational=_any_true(disk.rotational for disk in disks.values()),
         volatile_cache=_any_true(disk.volatile_cache for disk in disks.values()),
+        journal=_journal(mount, kernel),
         numa_node=_common([disk.numa_node for disk in disks.values()]),
         notes=(*facts.notes, *(f"through {layer}" for layer in through)),
     )
     return _with_namespaces(facts, tuple(disks.values()), kernel)
+
+
+def _journal(mount: Mount, kernel: Kernel) -> bool | None:
+    if mount.filesystem == "xfs":
+        return True
+    device = kernel.path(f"/sys/dev/block/{mount.device_number}").resolve().name
+    task = kernel.read(f"/sys/fs/ext4/{device}/journal_task")  # also of ext2 and ext3
+    return None if task is None else task != "<none>"
 
 
 def stacks_of(mount: Mount, kernel: Kernel) -> list[Stack]:
