@@ -127,7 +127,7 @@ _GROUPS = {
     "loadgen": ("loadgen/",),
     "endings": ("cli/test_endings",),
     "java": ("drivers/ycsb/",),
-    "spark": ("engines/test_spark",),
+    "spark": ("engines/test_own_data", "engines/test_spark"),
     **{
         f"vm-{name}": (f"vm/full/test_vm_{name}",)
         for name in ("modes", "micro", "traps", "power_loss", "emulated")
@@ -135,7 +135,6 @@ _GROUPS = {
     "control": ("reports/test_control_characters",),
     "experiment": ("playbooks/test_experiment_role",),
     "microbench": ("microbench/",),
-    "own_data": ("engines/test_own_data",),
     "tpch": ("workloads/tpch/",),
     "roles": ("playbooks/test_roles",),
     "innodb": ("engines/test_innodb_",),

@@ -37,6 +37,21 @@ def module_lab():
 
 
 @pytest.fixture(scope="session")
+def spark():
+    """Spark on this host, for several files: its start takes the most processor time of all.
+
+    A heap that is rarely collected; a sort of more rows than this spills.
+    """
+    settings = {
+        "spark.driver.memory": "1000M",
+        "spark.sql.shuffle.partitions": "4",
+        "spark.shuffle.spill.numElementsForceSpillThreshold": "40000",
+    }
+    with open_lab() as lab:
+        yield lab.started("spark", settings, fresh=True)
+
+
+@pytest.fixture(scope="session")
 def tpch_csv():
     yield from _tpch("csv")
 

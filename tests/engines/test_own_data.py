@@ -37,18 +37,18 @@ THINGS = [
 ]
 
 
-#: Settings of engines whose starts take the most processor time: each is started once, and has the
-#: tables of all tests, no two of which have the same name.
-SHARED = {"spark": {"spark.sql.shuffle.partitions": "4"}, "mysql": {}}
+#: Engines whose starts take the most processor time: each is started once, and has the tables of
+#: all tests, no two of which have the same name.
+SHARED = ("spark", "mysql")
 
 
 @pytest.fixture(scope="module")
-def shared(module_lab):
+def shared(module_lab, request):
     """Start an engine, or return the one that was started before."""
 
     @cache
     def start(name: str) -> Any:
-        return module_lab.started(name, SHARED[name], fresh=name == "spark")
+        return request.getfixturevalue(name) if name == "spark" else module_lab.started(name)
 
     return start
 

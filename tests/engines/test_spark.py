@@ -34,12 +34,6 @@ from harness.workloads.tpch.params import TpchParams
 from harness.workloads.tpch.qgen import QUERIES
 from harness.workloads.tpch.workload import WORKLOAD
 
-#: A heap that is rarely collected; a sort of more rows than this spills.
-SMALL = {
-    "spark.driver.memory": "1000M",
-    "spark.sql.shuffle.partitions": "4",
-    "spark.shuffle.spill.numElementsForceSpillThreshold": "40000",
-}
 CLUSTER = {"master": "spark://h:7077", "location": "file:///x"}
 TRUSTED = {AUTHENTICATE: "false"}
 SPILL = (
@@ -60,10 +54,9 @@ def source(module_lab):
 
 
 @pytest.fixture(scope="module")
-def loaded(module_lab, source):
-    engine = module_lab.started("spark", SMALL, fresh=True)
-    load(engine, source)
-    return engine
+def loaded(spark, source):
+    load(spark, source)
+    return spark
 
 
 def load(engine, source: Path) -> None:
@@ -211,7 +204,8 @@ def test_a_dataset_is_restored_elsewhere_and_no_spilled_file_is_left(loaded, mod
     """The last: the driver ends, and another one reads the copy."""
     dataset = module_lab.stored(loaded)
     assert not [path for path in loaded.places["temp"].rglob("*") if path.is_file()]
-    engine, places = module_lab.engine("spark", SMALL), module_lab.places()
+    engine = module_lab.engine("spark", loaded._context.settings)
+    places = module_lab.places()
     engine.restore(dataset, places)
     (folder,) = engine.files()
     assert folder == places["data"] / "spark"
