@@ -48,9 +48,13 @@ def fresh_machine(
 
 
 def copy_sources(machine: Vm) -> None:
-    """Bring harness and guest scripts to /opt/harness, and let Python keep what it compiles."""
+    """Bring harness and guest scripts to /opt/harness, and let Python keep what it compiles.
+
+    What it has compiled here is brought too.
+    """
     sources = [REPOSITORY / "harness" / name for name in _SOURCES]
-    machine.copy([*sources, *Path(__file__).parent.glob("guest_*")], "/opt/harness")
+    scripts = Path(__file__).parent.glob("guest_*")
+    machine.copy([*sources, *scripts], "/opt/harness", compiled=True)
     launch = build("launch") / "launch"
     machine.copy([launch], "/opt/harness/harness/_native", launch.parent)
     machine.run(
