@@ -95,7 +95,7 @@ def drive(driver, engine, clients, read=lambda: None):
 
 
 def test_pgbench_runs_scripts_by_weight(accounts, clients, scripted):
-    params = scripted({"add.sql": (ADD, 3), "look.sql": (LOOK, 1)})
+    params = scripted({"add.sql": (ADD, 3), "look.sql": (LOOK, 1)}, rate=200)
     result = drive(PgbenchDriver(params), accounts, clients)
     counts = {name: operation.count for name, operation in result.operations.items()}
     done = sum(counts.values())
@@ -127,7 +127,7 @@ def drawn(postgres):
 
 def test_pgbenchs_sessions_go_on_in_the_window_with_other_keys(postgres, drawn, clients, scripted):
     seen = []
-    params = scripted({"draw.sql": (DRAW, 1)})
+    params = scripted({"draw.sql": (DRAW, 1)}, rate=200)
     result = drive(PgbenchDriver(params), postgres, clients, lambda: seen.append(drawn()))
     begin, end = seen
     assert begin == end and len(begin) == 2
@@ -143,7 +143,7 @@ def test_pgbenchs_sessions_go_on_in_the_window_with_other_keys(postgres, drawn, 
 
 def test_sysbench_draws_other_keys_in_the_window(postgres, drawn, clients, scripted):
     seen = []
-    params = scripted({"draw.lua": (DRAW_LUA, 1)})
+    params = scripted({"draw.lua": (DRAW_LUA, 1)}, rate=200)
     drive(SysbenchDriver(params), postgres, clients, lambda: seen.append(drawn()))
     assert len(seen[0]) == 2  # are connected as the window begins
 
@@ -204,6 +204,7 @@ def test_sysbench_prepares_once_and_runs(name, started, clients):
             "script": "oltp_read_write",
             "define": "tables=2,table_size=500",
             "users": 2,
+            "rate": 50,
             "ramp_up": "1s",
             "duration": "1s",
         }

@@ -6,8 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from generated import shared_files
 from lab import open_lab
-from scratch import open_directory
+from scratch import open_directory, session_directory
 
 from harness.engine import LoadFormat
 from harness.progress import SilentProgress
@@ -38,7 +39,8 @@ def sources(tpch_root, quiet):
     formats: tuple[LoadFormat, ...] = ("csv", "tbl", "parquet")
     for load_format in formats:
         folder = tpch_root / load_format / "content"
-        data.generate(SCALE, load_format, folder, quiet)
+        with shared_files(session_directory()):
+            data.generate(SCALE, load_format, folder, quiet)
         made[load_format] = data.read_source(folder)
     return made
 
@@ -46,7 +48,8 @@ def sources(tpch_root, quiet):
 @pytest.fixture(scope="session")
 def refresh(tpch_root, quiet):
     """Their sets 1 to 3."""
-    return prepare(SCALE, range(1, 4), tpch_root / "sets", quiet)
+    with shared_files(session_directory()):
+        return prepare(SCALE, range(1, 4), tpch_root / "sets", quiet)
 
 
 @contextmanager

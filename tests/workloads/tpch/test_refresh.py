@@ -13,7 +13,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from generated import shared_files
 from narrowed import present
+from scratch import session_directory
 
 from harness.engine import SqlResult
 from harness.errors import RunFailed
@@ -51,7 +53,8 @@ def recorded(scale, sets):
 @pytest.fixture(scope="module")
 def tenth(tmp_path_factory, quiet):
     """Sets 1 to 4 at scale 0.1."""
-    return prepare(0.1, range(1, 5), tmp_path_factory.mktemp("refresh") / "sf0.1", quiet)
+    with shared_files(session_directory()):
+        return prepare(0.1, range(1, 5), tmp_path_factory.mktemp("refresh") / "sf0.1", quiet)
 
 
 @pytest.mark.parametrize("number", [1, 2, 3, 4])
@@ -102,13 +105,14 @@ def test_keys_and_rows_are_each_others_inverse(gap):
 
 def test_a_generator_that_draws_otherwise_is_not_believed(tmp_path, quiet, monkeypatch):
     def altered(arguments, folder, *rest):
-        data.run_generator(arguments, folder, *rest)
+        with shared_files(session_directory()):
+            data.run_generator(arguments, folder, *rest)
         (orders,) = (folder / "orders").iterdir()
         orders.write_text(orders.read_text().replace("|Clerk#", "|Clerk#1"))
 
     monkeypatch.setattr(refresh_sets, "run_generator", altered)
     with pytest.raises(RunFailed, match="otherwise than dbgen"):
-        prepare(0.01, range(1, 2), tmp_path, quiet)
+        prepare(0.01, range(1, 4), tmp_path, quiet)
     assert not any(tmp_path.iterdir())
 
 
@@ -130,7 +134,7 @@ def test_a_killed_preparation_leaves_whole_sets_and_the_next_one_makes_the_other
 from pathlib import Path
 from harness.progress import SilentProgress
 from harness.workloads.tpch.refresh_sets import prepare
-prepare(0.1, range(1, 4), Path({str(folder)!r}), SilentProgress())
+prepare(0.1, range(1, 5), Path({str(folder)!r}), SilentProgress())
 """
     process = subprocess.Popen([sys.executable, "-c", program])
     while not (folder.exists() and any(folder.glob("partial/*"))):
@@ -139,7 +143,8 @@ prepare(0.1, range(1, 4), Path({str(folder)!r}), SilentProgress())
     process.send_signal(signal.SIGKILL)
     process.wait()
     assert all(len(list(made.iterdir())) == 4 for made in folder.glob("set-*"))
-    refresh = prepare(0.1, range(1, 4), folder, quiet)
+    with shared_files(session_directory()):
+        refresh = prepare(0.1, range(1, 5), folder, quiet)
     assert digests_of_sets(refresh, [3]) == recorded(0.1, "3")
     assert not (folder / "partial").exists()
 
