@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
-from generated import little_taken_back, shared_files
+from generated import little_taken_back, shared_files, small_pools
 from scratch import session_directory
 
 _HANGS_S = 600
@@ -79,7 +79,7 @@ def _serve() -> None:
     for name in ("duckdb", "postgres"):  # commands inherit what their programs print
         registry.engine(name).available({}, paths.engines_prefix())
     known_settings(choose({}, paths.engines_prefix()))
-    with shared_files(Path(sys.argv[1])), little_taken_back():
+    with shared_files(Path(sys.argv[1])), little_taken_back(), small_pools():
         gc.collect()
         gc.freeze()  # else every command would look through, and so copy, all that is imported
         _serve_commands()

@@ -15,7 +15,7 @@ from typing import Any
 
 import forked
 import pytest
-from generated import little_taken_back, shared_files
+from generated import little_taken_back, shared_files, small_pools
 from open_files import opened
 from patience import PATIENCE_S, eventually
 from scratch import open_directory, session_directory
@@ -270,7 +270,7 @@ def _new_harness() -> Iterator[Harness]:
 @pytest.fixture(scope="module", autouse=True)
 def shared() -> Iterator[None]:
     """Commands within a test do what forked ones do."""
-    with shared_files(session_directory()), little_taken_back():
+    with shared_files(session_directory()), little_taken_back(), small_pools():
         yield
 
 

@@ -99,8 +99,9 @@ def test_scripts_fail_where_a_row_of_the_check_is_a_key_drawn_twice(
     (folder / "tables.sql").write_text("create table drawn (k bigint);")
     (folder / "check.sql").write_text("select k from drawn group by k having count(*) > 1;")
     script.write_text(f"\\set k random(1, {most})\ninsert into drawn values (:k);\n")
-    load = ("--driver", "pgbench", "--script", script, "--users", "2", "--retries", "0")
-    code, run = measure(loaded, folder, "postgres", *load, "--ramp-up", "0s", "--duration", "1s")
+    load = ("--driver", "pgbench", "--script", script, "--users", "2", "--rate", "50")
+    window = ("--ramp-up", "0s", "--duration", "1s", "--retries", "0")
+    code, run = measure(loaded, folder, "postgres", *load, *window)
     assert (code, run["status"]) == (status == "failed", status)
     (check,) = run["checks"]
     assert check["name"] == "check.sql"
@@ -109,7 +110,7 @@ def test_scripts_fail_where_a_row_of_the_check_is_a_key_drawn_twice(
 def test_pgbench_runs_its_own_scripts_on_its_own_tables(loaded: Any) -> None:
     command = ("run", "sql", "--engine", "postgres", "--placement", "ssd-both", "--json")
     load = ("--driver", "pgbench", "--script", "tpcb-like@3", "--script", "select-only")
-    size = ("--scale", "2", "--users", "3", "--ramp-up", "0s", "--duration", "1s")
+    size = ("--scale", "2", "--users", "3", "--rate", "100", "--ramp-up", "0s", "--duration", "1s")
     done = loaded(*command, *load, *size)
     (run,) = done.json["runs"]
     assert (done.code, run["status"]) == (0, "complete")
@@ -137,7 +138,7 @@ def test_scale_is_the_rows_of_pgbench_branches(loaded: Any, tmp_path: Path) -> N
     (folder / "check.sql").write_text("select scale from seen where scale <> 3;")
     script.write_text("insert into seen values (:scale);\n")
     load = ("--driver", "pgbench", "--script", script, "--users", "2", "--ramp-up", "0s")
-    code, run = measure(loaded, folder, "postgres", *load, "--duration", "1s")
+    code, run = measure(loaded, folder, "postgres", *load, "--rate", "50", "--duration", "1s")
     assert (code, run["status"]) == (0, "complete")
     (folder / "tables.sql").write_text(tables)
     (folder / "load/pgbench_branches.csv").unlink()
