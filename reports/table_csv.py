@@ -7,6 +7,7 @@ import io
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
 
 from harness.store.run_row import run_row
 from harness.store.runs import StoredRun
@@ -30,8 +31,12 @@ def runs_as_csv(runs: Sequence[StoredRun], panels: Sequence[Panel] = ()) -> str:
     for panel in panels:
         for arm in panel.arms:
             arms |= dict.fromkeys((run.run_id for run in arm.runs), _OfArm(panel, arm))
-    rows = ((run, row) for run in runs for row in _metrics(run, arms.get(run.run_id)))
-    return _csv({**_about(run), **row} for run, row in rows)
+    about = ((run, _about(run)) for run in runs)
+    return _csv(
+        {**run_cells, **row}
+        for run, run_cells in about
+        for row in _metrics(run, arms.get(run.run_id))
+    )
 
 
 def queries_as_csv(breakdowns: Iterable[tuple[str, BreakdownRow]]) -> str:
@@ -49,7 +54,12 @@ _FORMULA = re.compile(
 
 def inert(cell: object) -> object:
     """Return a cell that no spreadsheet takes for a formula: an apostrophe makes it a text."""
-    return _FORMULA.sub(r"\1'", cell) if isinstance(cell, str) else cell
+    return _inert_text(cell) if isinstance(cell, str) else cell
+
+
+@lru_cache(4096)  # a run's texts are in each of its rows
+def _inert_text(text: str) -> str:
+    return _FORMULA.sub(r"\1'", text)
 
 
 def _csv(rows: Iterable[Mapping[str, object]]) -> str:
