@@ -20,6 +20,7 @@ import matplotlib as mpl
 from matplotlib.axes import Axes
 from matplotlib.axis import Axis
 from matplotlib.figure import Figure
+from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.patches import Patch
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
@@ -144,17 +145,13 @@ def finish(figure: Figure, name: str, title: str, alt: str, caption: str) -> Dra
     with warnings.catch_warnings():
         # A browser has other fonts; the PNG shows a box.
         warnings.filterwarnings("ignore", "Glyph .* missing from", UserWarning)
-        figure.draw_without_rendering()
+        ConstrainedLayoutEngine().execute(figure)  # once, for both files
         for axes in figure.axes:  # the solver's last digits differ from one process to another
             x, y, width, height = axes.get_position().bounds
             axes.set_position((round(x, 9), round(y, 9), round(width, 9), round(height, 9)))
-        # Laid out once, for both files; "none" would leave an engine that has all drawn for each
-        # again.
-        with mpl.rc_context({"figure.constrained_layout.use": False}):
-            figure.set_layout_engine(None)
-            figure.savefig(svg, format="svg", metadata=nothing)
-            if _with_png.get():
-                figure.savefig(png, format="png", dpi=150, metadata={"Software": None})
+        figure.savefig(svg, format="svg", metadata=nothing)
+        if _with_png.get():
+            figure.savefig(png, format="png", dpi=150, metadata={"Software": None})
     return Drawing(name, title, alt, caption, svg.getvalue(), png.getvalue())
 
 

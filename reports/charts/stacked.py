@@ -416,7 +416,8 @@ def resource_bars(panel: Panel, arms: Sequence[Arm], name: str) -> Drawing | Non
         axes.xaxis.set_major_locator(MaxNLocator(5))
         axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: format_ns(value)))
         axes.grid(visible=False, axis="y")
-        figure.legend(loc="outside lower center", ncols=4, fontsize=9)
+        if shown:
+            figure.legend(loc="outside lower center", ncols=4, fontsize=9)
         load = load_of(panel.workload, panel.params)
         of = f"the mean {load.noun}" if load else "all queries"
         title = f"Where the time of {of} goes: {panel.title}"

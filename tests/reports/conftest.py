@@ -9,6 +9,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 import pytest
 from matplotlib.figure import Figure
+from matplotlib.layout_engine import ConstrainedLayoutEngine
 from patience import PATIENCE_S
 
 from harness.supervise import own_files
@@ -65,7 +66,7 @@ def _render_only(patch: pytest.MonkeyPatch, formats: Collection[str]) -> None:
 
     patch.setattr(Figure, "savefig", save)
     if not formats:
-        patch.setattr(Figure, "draw_without_rendering", lambda figure: None)
+        patch.setattr(ConstrainedLayoutEngine, "execute", lambda engine, figure: None)
 
 
 @pytest.fixture(scope="session")

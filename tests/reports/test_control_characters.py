@@ -14,9 +14,8 @@ from typing import Any
 from xml.etree import ElementTree
 
 import pytest
-from matplotlib.axes import Axes
 from matplotlib.axis import Axis
-from matplotlib.figure import Figure
+from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.lines import Line2D
 from test_every_kind_of_run import PAPER, PROFILE, write_every_kind
 from typer.main import get_command
@@ -300,8 +299,7 @@ def test_no_control_character_comes_out(command, store, tmp_path, monkeypatch) -
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HARNESS_DATA", str(store / "data"))
     # The texts of a picture are looked at, not where they are, nor its lines and marks.
-    monkeypatch.setattr(Figure, "draw_without_rendering", lambda figure: None)
-    monkeypatch.setattr(Axes, "_update_title_position", lambda axes, renderer: None)
+    monkeypatch.setattr(ConstrainedLayoutEngine, "execute", lambda engine, figure: None)
     monkeypatch.setattr(Axis, "_update_label_position", lambda axis, renderer: None)
     monkeypatch.setattr(Line2D, "draw", lambda line, renderer: None)
     for name, text in {"paper": PAPER, "figure1": PROFILE, "profile": PROFILE}.items():

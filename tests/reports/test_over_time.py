@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.layout_engine import ConstrainedLayoutEngine
 from narrowed import present
 from report_runs import Case, driven, metric, report, with_artifacts, write
 
@@ -215,11 +216,11 @@ def test_the_run_of_the_median_stands_for_its_repeats(tmp_path: Path) -> None:
 def drawn(charts: Timeline) -> list[Axes]:
     made: list[Figure] = []
 
-    def keep(figure: Figure) -> None:
+    def keep(engine: ConstrainedLayoutEngine, figure: Figure) -> None:
         made.append(figure)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Figure, "draw_without_rendering", keep)
+        patch.setattr(ConstrainedLayoutEngine, "execute", keep)
         draw_timeline(charts, "postgres", "1-over-time-1")
     return made[0].axes
 
