@@ -91,7 +91,7 @@ def write_every_kind(root: Path) -> None:
 @pytest.mark.parametrize(
     ("command", "json_"),
     # What writes files writes the same ones in both cases.
-    [(command, form) for command in COMMANDS for form in (False, True)[("OUT" in command) :]],
+    [(command, form) for command in COMMANDS for form in (False, True)["OUT" in str(command) :]],
     ids=lambda value: " ".join(value) if isinstance(value, tuple) else str(value),
 )
 def test_a_command_reads_every_kind_of_run(command, json_, store, tmp_path, monkeypatch):
