@@ -127,13 +127,11 @@ def test_updates_of_one_field_leave_the_others_of_a_row(bench):
 
 
 def test_a_server_that_dies_ends_the_run_with_its_reason(bench):
-    requested = params(workload="a")
+    requested = params(workload="a", rate=500, duration="10m")
     bench.load("postgres", requested)
     begun = time.monotonic()
     with pytest.raises(RunFailed) as failure:
-        bench.drive(
-            params(workload="a", duration="10m"), WindowCallbacks(bench.engine.kill, lambda: None)
-        )
+        bench.drive(requested, WindowCallbacks(bench.engine.kill, lambda: None))
     assert time.monotonic() - begun < 300
     assert "read" in failure.value.context or "update" in failure.value.context
     assert bench.engine.native_connection()["password"] not in str(failure.value)
