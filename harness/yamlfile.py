@@ -37,9 +37,9 @@ _MOST_NODES = 100_000
 T = TypeVar("T")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class YamlDocument:
-    """A parsed file: its value and the line of every key and list item."""
+    """A parsed file: its value and the line of every key and list item; it equals itself alone."""
 
     path: str
     value: Any

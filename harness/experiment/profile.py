@@ -20,7 +20,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
-from functools import cached_property, reduce
+from functools import lru_cache, reduce
 from operator import getitem
 from pathlib import Path
 from typing import Any
@@ -112,11 +112,6 @@ class Plan:
         target = [as_json(self.target)] if self.target else []
         return self.part_of or content_hash([*sorted(s.hash() for s in self.runs), *target])
 
-    # Each run of a plan may be refused; the search expands the profile up to twenty times.
-    @cached_property
-    def _smallest_size(self) -> float | None:
-        return None if self.document is None else _smallest_size(self.document)
-
     @contextmanager
     def blaming(self) -> Iterator[None]:
         """Add the line of the file to a UsageError that quotes a name or value of it.
@@ -130,9 +125,9 @@ class Plan:
                 raise
             where = _quoted(self.document, error)
             with nullcontext() if where is None else _blaming(self.document, where):
-                if self._smallest_size is None:
+                if (smallest := _smallest_size(self.document)) is None:
                     raise
-                raise _with_smallest_size(error, self._smallest_size) from error
+                raise _with_smallest_size(error, smallest) from error
 
 
 def known_profiles() -> dict[str, Path]:
@@ -215,6 +210,8 @@ def _with_smallest_size(error: UsageError, smallest: float) -> UsageError:
     return UsageError(error.problem, context, error.hint)
 
 
+# Each run of a profile may be refused; the search expands the profile up to twenty times.
+@lru_cache(maxsize=1)
 def _smallest_size(document: YamlDocument) -> float | None:
     """The smallest size that fits; None where the profile's does, or none can be found."""
     size = document.value.get("size")
