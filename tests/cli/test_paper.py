@@ -310,7 +310,7 @@ def test_a_paper_is_run_once_and_its_page_has_both_numbers(loaded):
 
 
 def test_some_of_a_papers_figures(harness):
-    named = ("paper", "nvm-for-databases", "table5", "fig4", "--emulate", "pmem", "--dry-run")
+    named = ("paper", "nvm-for-databases", "table3", "fig3", "--emulate", "pmem", "--dry-run")
     plan = harness(*named, "--json").document["plan"]
-    assert {comparison["figure"].partition(":")[0] for comparison in plan} == {"Fig 4", "Table 5"}
+    assert {comparison["figure"].partition(":")[0] for comparison in plan} == {"Fig 3", "Table 3"}
     assert harness("paper", "nvm-for-databases", "fig99", "--dry-run").code == 2
