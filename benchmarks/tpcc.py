@@ -46,7 +46,7 @@ from reports.statistics import ratio_of
 #: As in the comparison of clients that the figures of others come from.
 SMALL = {"warehouses": 1, "pairs": 1}
 SETTINGS = {"shared_buffers": "1GB", "max_wal_size": "4GB", "max_connections": "200"}
-RAMP_UP_S, WINDOW_S = (0, 1) if SMOKE else (60, 60)
+RAMP_UP_S, WINDOW_S = (0, 0.2) if SMOKE else (60, 60)
 
 
 @dataclass(frozen=True)
@@ -229,7 +229,7 @@ def opened(store: Path | None = None) -> Iterator[ServerFactory]:
 def drive_hammerdb(server: Server, users: int) -> MeasuredWindow:
     """HammerDB on what it has built; without its time profile, which costs it processor time."""
     server_cpu = ServerCpu(server)
-    options = TimedRun(users, RAMP_UP_S // 60, WINDOW_S // 60, time_profile=False)
+    options = TimedRun(users, RAMP_UP_S // 60, int(WINDOW_S // 60), time_profile=False)
     measurement = measure(
         find(), server.target, server.clients, options, SilentProgress(),
         WindowCallbacks(server_cpu.begin, server_cpu.end),
@@ -247,7 +247,7 @@ def drive_hammerdb(server: Server, users: int) -> MeasuredWindow:
 
 def drive_loadgen(
     server: Server, users: int, warehouses: int, procedures: str,
-    ramp_up_s: int = RAMP_UP_S, window_s: int = WINDOW_S,
+    ramp_up_s: int = RAMP_UP_S, window_s: float = WINDOW_S,
 ) -> MeasuredWindow:  # fmt: skip
     """Our client, by ``procedures`` ours ("own") or HammerDB's ("hammerdb")."""
     folder = "calls" if procedures == "own" else "calls_hammerdb_procedures"
@@ -262,7 +262,7 @@ def drive_loadgen(
         connections=users,
         mode=LoopMode(think_time=False),
         ramp_up_ns=ramp_up_s * 10**9,
-        duration_ns=window_s * 10**9,
+        duration_ns=int(window_s * 10**9),
         drain_ns=10**9,
         seed=time.time_ns() % 2**31,
     )
