@@ -29,9 +29,12 @@ _HARNESS = str(Path(__file__).parents[1] / ".venv/bin/harness")
 #: Variables that decide what is imported, or how Python itself starts.
 READ_BY_IMPORTS = {"HARNESS_MONITOR_PATH", "HARNESS_WORKLOAD_PATH", "LC_ALL", "PYTHONUTF8"}
 _IMPORTED = (
-    *(f"harness.cli.{name}" for name in ("app", "run", "runs", "data", "results")),
+    *(
+        f"harness.cli.{name}"
+        for name in ("advise", "app", "curve", "data", "results", "run", "runs")
+    ),
     *(f"engines.{name}.engine" for name in ("duckdb", "postgres", "mysql", "rocksdb")),
-    *(f"harness.workloads.{name}.workload" for name in ("tpch", "tpcc", "ycsb")),
+    *(f"harness.workloads.{name}.workload" for name in ("sql", "tpcc", "tpch", "ycsb")),
     *(f"harness.{name}" for name in ("execution.runner", "observers.vtune")),
     *(f"harness.monitors.{name}" for name in ("block", "cxl", "memory_traffic", "pressure")),
     "msgspec",
