@@ -15,8 +15,8 @@ SMALL = ("--records", "2000", "--threads", "2", "--ramp-up", "1s")
 
 @pytest.mark.parametrize("engine", ["postgres", "rocksdb"])
 def test_a_run_gives_rates_latencies_and_records_that_are_all_there(loaded, engine):
-    run = loaded(*RUN, *SMALL, "--engine", engine, "--workload", "f", "--duration", "2s",
-                 "--json").run  # fmt: skip
+    run = loaded(*RUN, *SMALL, "--engine", engine, "--workload", "f",
+                 "--ramp-up", "0s", "--duration", "2s", "--json").run  # fmt: skip
     assert (run["status"], run["spec"]["driver"]) == ("complete", "loadgen")
     assert run["spec"]["params"]["workload"] == "f"
     counts = values(run, "operation_count", "operation")
