@@ -46,7 +46,7 @@ from reports.statistics import ratio_of
 #: As in the comparison of clients that the figures of others come from.
 SMALL = {"warehouses": 1, "pairs": 1}
 SETTINGS = {"shared_buffers": "1GB", "max_wal_size": "4GB", "max_connections": "200"}
-RAMP_UP_S, WINDOW_S = (0, 0.2) if SMOKE else (60, 60)
+RAMP_UP_S, WINDOW_S = (0, 0.5) if SMOKE else (60, 60)
 
 
 @dataclass(frozen=True)

@@ -54,7 +54,7 @@ def main() -> None:
     )  # fmt: skip
     parser.add_argument("--ramp-up", type=int, default=20, help="seconds, with --client loadgen")
     parser.add_argument("--window", type=int, default=30, help="seconds, with --client loadgen")
-    given = parsed(parser, **SMALL, users=[2], client="loadgen", ramp_up=0, window=0.2)
+    given = parsed(parser, **SMALL, users=[2], client="loadgen", ramp_up=0, window=0.5)
     print(f"load average {os.getloadavg()[0]:.1f}, {given.warehouses} warehouses", flush=True)
     seen: dict[tuple[int, str], list[MeasuredWindow]] = {}
     with opened(given.databases) as servers:
