@@ -94,16 +94,22 @@ install_packages optional "${missing[@]}"
 [ "$(id -u)" -ne 0 ] || scripts/create-user.sh
 
 [ -x .venv/bin/python ] || "$python" -m venv .venv
-extra='[hosts]'
+extra=hosts
 if [ "$what" = dev ]; then
   # Next to pip, which uses none of them.
   mapfile -t missing < <(missing_of "${for_tests[@]}")
   install_packages required "${missing[@]}" &
   by_apt=$!
-  extra='[dev,hosts]'
+  extra=dev
 fi
 say "installing Python packages into .venv"
-.venv/bin/python -m pip install -q --disable-pip-version-check --no-compile -e ".$extra"
+requirements='import sys, tomllib; project = tomllib.load(sys.stdin.buffer)["project"]
+print(*project["dependencies"], *project["optional-dependencies"][sys.argv[1]], sep="\n")'
+pip=(.venv/bin/python -m pip install -q --disable-pip-version-check --no-compile)
+"${pip[@]}" --no-deps -e . & # compiles, next to what is downloaded
+compiling=$!
+.venv/bin/python -c "$requirements" "$extra" <pyproject.toml | "${pip[@]}" -r /dev/stdin
+wait "$compiling"
 # On all processors, next to what is downloaded, and without the packages' own tests. Some files are
 # templates, which do not compile.
 .venv/bin/python -m compileall -q -j 0 -x /tests/ .venv/lib >/dev/null 2>&1 &
