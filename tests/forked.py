@@ -21,7 +21,8 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
-from generated import little_taken_back, shared_files, small_pools
+from generated import little_taken_back, shared_files
+from pools import small_pools
 from scratch import session_directory
 
 _HANGS_S = 600

@@ -1,6 +1,5 @@
 """What tests' commands do less of: TPC-H's files are generated once per session, since each start
-of the generator builds 300 MB of text, hardly any memory is taken back from a hypervisor, and
-servers fill no large buffer pools.
+of the generator builds 300 MB of text, and hardly any memory is taken back from a hypervisor.
 """
 
 import fcntl
@@ -9,14 +8,10 @@ import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 from unittest import mock
 
-from harness.experiment import preflight
 from harness.host import free_memory
 from harness.progress import Progress
-from harness.tiers.memory_policy import usable_bytes
-from harness.units import GIB
 from harness.workloads.tpch import data, refresh_sets
 
 
@@ -64,17 +59,4 @@ def little_taken_back() -> Iterator[None]:
         return take_back(data_bytes // 100, progress)
 
     with mock.patch.object(free_memory, "take_back", little):
-        yield
-
-
-@contextmanager
-def small_pools() -> Iterator[None]:
-    """Compute settings as on a host of 2 GiB: at each start, a server writes tables of all pages
-    that its buffer pool may hold.
-    """
-
-    def little(*arguments: Any) -> int:
-        return min(2 * GIB, usable_bytes(*arguments))
-
-    with mock.patch.object(preflight, "usable_bytes", little):
         yield

@@ -15,9 +15,10 @@ from typing import Any
 
 import forked
 import pytest
-from generated import little_taken_back, shared_files, small_pools
+from generated import little_taken_back, shared_files
 from open_files import opened
 from patience import PATIENCE_S, eventually
+from pools import small_pools
 from scratch import open_directory, session_directory
 
 from harness.micro.metrics import NOTHING_DONE
@@ -50,7 +51,15 @@ class Done:
         return run
 
 
-_MAIN = "from harness.cli import main; main()"
+_MAIN = f"""
+import sys
+sys.path.append({str(Path(__file__).parents[1])!r})
+from pools import small_pools
+sys.path.pop()
+from harness.cli import main
+with small_pools():
+    main()
+"""
 
 
 @dataclass
