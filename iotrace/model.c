@@ -307,10 +307,12 @@ static struct due device_due(unsigned number, enum operation operation, uint64_t
                       .processor_ns = models_of_page()->devices[number].processor_ns[operation]};
 }
 
-static struct due sync_due(unsigned number, uint64_t bytes, uint64_t end_ns) {
+static struct due sync_due(struct thread *thread, unsigned number, uint64_t bytes, uint64_t end_ns) {
   const struct device *device = &models_of_page()->devices[number];
   struct due due = device_due(number, SYNC, end_ns);
-  due.waits += bytes != 0 && device->volatile_cache != 0;
+  if (bytes != 0) {
+    due.waits = (unsigned)((device->sync_waits_of_100 + random_number(thread) % 100) / 100);
+  }
   return due;
 }
 
@@ -353,14 +355,14 @@ static struct due buffered(struct thread *thread, unsigned number, const struct 
     }
     cache_sync(&pages, &start);
     unsigned sync = sync_of(number, access->growth);
-    return sync_due(number, access->bytes,
+    return sync_due(thread, number, access->bytes,
                     request(thread, number, sync, access->bytes, start, true));
   }
   pages.offset = 0; // and not where the next write() goes
   pages.bytes = size_of(access->descriptor);
   uint64_t dirty = cache_sync(&pages, &start);
   unsigned sync = sync_of(number, access->growth);
-  return sync_due(number, dirty, request(thread, number, sync, dirty, start, true));
+  return sync_due(thread, number, dirty, request(thread, number, sync, dirty, start, true));
 }
 
 struct due due_at(struct thread *thread, const struct access *access, uint64_t start) {
@@ -380,7 +382,7 @@ struct due due_at(struct thread *thread, const struct access *access, uint64_t s
   bool moved = access->operation == SYNC && models_of_page()->devices[number].page_cache != UNBUFFERED;
   uint64_t bytes = moved ? 0 : access->bytes;
   uint64_t end_ns = request(thread, number, operation, bytes, start, true);
-  return durable ? sync_due(number, access->bytes, end_ns)
+  return durable ? sync_due(thread, number, access->bytes, end_ns)
                  : device_due(number, operation, end_ns);
 }
 

@@ -17,7 +17,7 @@
 #include <stdint.h>
 
 #define PAGE_MAGIC 0x31435254424f4954ULL // "TIOBTRC1"
-#define PAGE_VERSION 28
+#define PAGE_VERSION 29
 #define PAGE_SLOTS 1024
 #define PAGE_NAME 16
 
@@ -105,7 +105,7 @@ struct device {
   uint64_t throttle_pages;     // dirty pages above which a writer waits for it
   uint64_t expire_ns;          // age of dirty pages at which write-back takes them
   uint64_t fill_ns;            // processor time of a folio that is not cached, with its copying
-  uint64_t volatile_cache;     // that a sync flushes, after its writes; 0: there is none
+  uint64_t sync_waits_of_100;  // for a processor, of 100 syncs with writes, where others want it
   // Of a device that completes writes in a buffer of burst_bytes: each time that so many bytes have
   // come together it programs them, which takes so long, and a sync waits for that. 0: no buffer.
   uint64_t program_bytes;

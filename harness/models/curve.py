@@ -71,7 +71,7 @@ class LatencyShape:
             points=points,
             bandwidth=rates,
             readahead_bytes=self.readahead_bytes,
-            volatile_cache=False,  # the waiting is in the durations
+            sync_waits=1,  # the waiting is in the durations
             in_engine=True,
             source="a response curve",
         )

@@ -130,8 +130,9 @@ class DeviceModel:
     ``directions``: whether reads and writes (syncs among them) share the servers and what the
     device moves, or have each their own.
     ``basis``: ``measured`` (on a tier), ``published``, ``target`` (a vendor's promise),
-    or ``constant``. ``volatile_cache``: a sync flushes it, once its writes are done: where
-    processors are wanted, it waits for one twice. ``made_of``: None of published figures.
+    or ``constant``. ``sync_waits``: how often a sync waits for a processor, where they are
+    wanted: for its writes, for the flush, and for what the device's threads do in between.
+    ``made_of``: None of published figures.
     ``in_engine``: the durations are those of an engine's calls on this host, which contain the
     copying from the page cache and the waiting for processors.
     """
@@ -159,7 +160,7 @@ class DeviceModel:
     busy: Mapping[str, BusyTimes] = field(default_factory=dict)
     directions: Directions = "shared"
     in_order: bool = False
-    volatile_cache: bool = True
+    sync_waits: float = 2
     in_engine: bool = False
     source: str = ""
     made_of: MeasuredTier | None = None
@@ -178,7 +179,7 @@ class DeviceModel:
         return content_hash(
             {
                 **attributes(self, "page_cache", "parallel", "bandwidth", "fill_ns"),
-                **attributes(self, "outside_waits", "volatile_cache", "in_engine"),
+                **attributes(self, "outside_waits", "sync_waits", "in_engine"),
                 **attributes(self, "directions", "in_order"),
                 "burst": dict(self.burst_bytes),
                 "processor": dict(self.processor_ns),

@@ -140,13 +140,15 @@ class DeviceDocument(
             "of other requests"
         ),
     ] = None
-    volatile_cache: Annotated[
-        bool,
+    sync_waits: Annotated[
+        float,
         Meta(
-            description="whether a sync flushes the device's cache after its writes, which is "
-            "a second wait for a processor where others want it"
+            ge=1,
+            le=16,
+            description="how often a sync waits for a processor where others want it, by what a "
+            "read waits: for its writes, and for the flush of a volatile cache",
         ),
-    ] = written(True)
+    ] = written(2.0)
     in_engine: Annotated[
         bool,
         Meta(

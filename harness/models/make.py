@@ -55,10 +55,14 @@ _PAUSES = {"4ms": 4_000_000, "10ms": 10_000_000}
 #: End the names of measurements: of calls after work, of calls on all processors in turn, of what
 #: calls use outside of their thread, and of calls where all processors are wanted.
 _AFTER_WORK, _ELSEWHERE, _OUTSIDE, _BUSY = "_after_work", "_elsewhere", "_outside", "_busy"
+#: Ends those of calls next to as much work as engines do between theirs.
+_CONTENDED = "_contended"
+_MOST_WAITS = 16
 _NEEDED = (
     *MEASURED,
     *(f"{name}{_AFTER_WORK}" for name in OPERATIONS),
     *(f"{name}{end}" for end in (_ELSEWHERE, _OUTSIDE, _BUSY) for name in SERVICES),
+    *(f"{name}{_CONTENDED}" for name in ("read", "sync")),
     *(f"{name}_after_{pause}" for pause in _PAUSES for name in OPERATIONS),
     *(
         "sync_inode",
@@ -137,7 +141,7 @@ def model_of(run: StoredRun, name: str) -> DeviceModel:
         else {},
         busy=dict(_busy(metrics)) if buffered else {},
         outside_waits=buffered and bool(_LOOP_DEVICE.match(facts.device or "")),
-        volatile_cache=facts.volatile_cache is not False,
+        sync_waits=_sync_waits(metrics) if buffered else 1,
         directions="separate" if sum(at_once.values()) >= _SEPARATE else "shared",
         in_order=buffered and not in_memory and _in_order(metrics),
         readahead_bytes=facts.readahead_bytes or DEFAULT_READAHEAD_BYTES,
@@ -344,6 +348,21 @@ def _elsewhere_ns(metrics: Sequence[Metric], operation: str, name: str, processo
     share = 1 - 1 / processors
     longer_ns = everywhere - here
     return round(longer_ns / share if longer_ns > 0 else longer_ns) if share else 0
+
+
+def _sync_waits(metrics: Sequence[Metric]) -> float:
+    """Return how often a sync waits for a processor, where a read does once."""
+
+    def longer_ns(name: str) -> float:
+        next_to_work, alone = (
+            _smallest(metrics, MEASURED[name], f"{name}{end}") for end in (_CONTENDED, _ELSEWHERE)
+        )
+        return _typical_ns(hdr.decode(next_to_work.hdr or "")) - _typical_ns(
+            hdr.decode(alone.hdr or "")
+        )
+
+    read_ns, sync_ns = longer_ns("read"), longer_ns("sync")
+    return min(_MOST_WAITS, max(1.0, round(sync_ns / read_ns, 1))) if read_ns > 0 else 2.0
 
 
 def _typical_ns(histogram: hdr.Histogram) -> float:

@@ -40,7 +40,7 @@ _SUFFIX = ".yml"
 #: Keys of a file whose values a model has as they are.
 _AS_STATED = (
     *("name", "description", "basis", "source", "made_of", "page_cache", "parallel"),
-    *("outside_waits", "volatile_cache", "directions", "in_order", "in_engine"),
+    *("outside_waits", "sync_waits", "directions", "in_order", "in_engine"),
 )
 
 
@@ -87,7 +87,7 @@ def _constant(name: str) -> DeviceModel:
     point = SizePoint(4096, constant(duration_ns), name)
     points = dict.fromkeys(OPERATIONS, (point,))
     return DeviceModel(
-        name, "Every request takes the same time", "constant", points=points, volatile_cache=False
+        name, "Every request takes the same time", "constant", points=points, sync_waits=1
     )
 
 

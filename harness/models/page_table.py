@@ -91,7 +91,7 @@ def _device(model: DeviceModel, cache: PageCache) -> bytes:
         max(1, cache.throttle_bytes // _PAGE_BYTES),
         cache.expire_ns,
         model.fill_ns,
-        int(model.page_cache and model.volatile_cache),
+        round(100 * model.sync_waits) if model.page_cache else 100,
         buffer.program_bytes if buffer else 0,
         buffer.program_ns if buffer else 0,
         *(model.processor_ns.get(operation, 0) for operation in OPERATIONS),

@@ -118,9 +118,7 @@ def _own_directory(base: Path) -> Path:
 
 def _without_device(facts: TierFacts) -> TierFacts:
     """The base's own device is not the one that is modelled."""
-    return replace(
-        facts, device_model=None, rotational=None, volatile_cache=None, readahead_bytes=None
-    )
+    return replace(facts, device_model=None, rotational=None, readahead_bytes=None)
 
 
 def _slower(base: Path, model: DeviceModel) -> str | None:

@@ -112,7 +112,7 @@ def test_a_call_uses_the_processor_time_of_the_device_and_sleeps_once(
         buffered(read=6000, write=1, sync=6000),
         page_cache=operation == "sync",
         processor_ns={operation: 2_000_000},
-        volatile_cache=False,
+        sync_waits=1,
     )
     use(trace, model)
     virtual_time()

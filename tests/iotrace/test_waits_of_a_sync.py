@@ -51,7 +51,13 @@ def test_after_a_late_wake_syncs_wait_for_their_writes_and_for_the_flush(syncs):
 
 
 def test_a_sync_of_a_device_without_a_volatile_cache_sleeps_once(syncs):
-    assert syncs([50, 0], 3, volatile_cache=False) == [(1, 150), (1, 100), (1, 100)]
+    assert syncs([50, 0], 3, sync_waits=1) == [(1, 150), (1, 100), (1, 100)]
+
+
+def test_a_sync_waits_as_often_as_the_device_s_does(syncs):
+    """2.75 times in the mean: twice or three times."""
+    sleeps = [count for count, _ in syncs([50] * 60, 20, sync_waits=2.75)]
+    assert sleeps[0] == 1 and set(sleeps[1:]) == {2, 3}
 
 
 def test_a_sync_with_nothing_to_write_sleeps_once(syncs):

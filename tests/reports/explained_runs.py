@@ -114,6 +114,7 @@ def device_suite(
     inode_write: float = 0.3,
     behind_checkpoints: float = 0.1,
     elsewhere_share: float = 1.5,
+    sync_waits: float = 2,
 ) -> StoredRun:
     """A run of the suite ``device-model`` on a tier on which 4 KiB take that long, and 16 KiB
     twice as long, and 8 µs more where they fill the page cache; with ``more`` metrics.
@@ -121,6 +122,7 @@ def device_suite(
     ``next_to_writes``: of what reads move alone; writes have half of it next to reads.
     ``behind_checkpoints``: of a checkpoint's sync, how long one in fifty of the log's takes.
     ``elsewhere_share``: of a call alone, how long half of them take on all processors in turn.
+    ``sync_waits``: of what a read takes longer next to other work, how often a sync does.
     ``inode_write``: by how much a sync takes longer that writes the inode, of one that does not."""
     metrics = []
     for operation, name in MEASURED.items():
@@ -152,6 +154,11 @@ def device_suite(
         }
         on_all = [us * US] * 500 + [us * elsewhere_share * US] * 500  # on two processors
         metrics.append(metric(MEASURED[service], histogram(on_all), "lower", **elsewhere))
+        if service in ("read", "sync"):
+            longer = us * US * (sync_waits if service == "sync" else 1)
+            contended: dict[str, Any] = {**elsewhere, "measurement": f"{service}_contended"}
+            longer_ns = histogram([ns + longer for ns in on_all])
+            metrics.append(metric(MEASURED[service], longer_ns, "lower", **contended))
     inode_us = us * (1 + inode_write)
     on_all = [inode_us * US] * 500 + [inode_us * elsewhere_share * US] * 500
     of_inode: dict[str, Any] = {"measurement": "sync_inode_elsewhere", "access_size_bytes": 4096}

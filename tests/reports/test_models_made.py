@@ -188,9 +188,8 @@ def with_fact(run: StoredRun, name: str, fact: Any) -> StoredRun:
     return StoredRun(run.directory)
 
 
-@pytest.mark.parametrize(("fact", "flushes"), [(True, True), (False, False), (None, True)])
-def test_a_model_keeps_whether_a_sync_flushes_a_cache(tmp_path, fact, flushes):
-    run = with_fact(device_suite(tmp_path, "ssd", 100), "volatile_cache", fact)
+@pytest.mark.parametrize(("waits", "stated"), [(2.8, 2.8), (0.3, 1)])
+def test_a_model_keeps_how_often_a_sync_waits_for_a_processor(tmp_path, waits, stated):
     path = tmp_path / "made.yml"
-    path.write_text(as_yaml(model_of(run, "made")))
-    assert load_model(path).volatile_cache is flushes
+    path.write_text(as_yaml(model_of(device_suite(tmp_path, "ssd", 100, sync_waits=waits), "made")))
+    assert load_model(path).sync_waits == stated

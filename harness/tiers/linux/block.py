@@ -21,7 +21,6 @@ class Disk:
     model: str | None
     rotational: bool | None
     #: Whether a flush has to empty a cache that loses its content without power.
-    volatile_cache: bool | None
     numa_node: int | None
 
 
@@ -71,7 +70,6 @@ def _disks(sysfs: Path, kernel: Kernel, through: list[str], depth: int) -> Itera
         sysfs=sysfs,
         model=_model(sysfs, kernel),
         rotational=_rotational(sysfs, kernel),
-        volatile_cache=_volatile_cache(sysfs, kernel),
         numa_node=numa_node_above(sysfs, kernel),
     )
 
@@ -100,11 +98,6 @@ def _model(sysfs: Path, kernel: Kernel) -> str | None:
 def _is_virtio(sysfs: Path) -> bool:
     driver = sysfs / "device" / "driver"
     return driver.exists() and driver.resolve().name == "virtio_blk"
-
-
-def _volatile_cache(sysfs: Path, kernel: Kernel) -> bool | None:
-    text = kernel.read(sysfs / "queue" / "write_cache")
-    return None if text is None else text == "write back"
 
 
 def _rotational(sysfs: Path, kernel: Kernel) -> bool | None:

@@ -67,7 +67,6 @@ class TierFacts:
     disks: tuple[str, ...] = ()
     device_model: str | None = None
     rotational: bool | None = None
-    volatile_cache: bool | None = None  # of a disk: a flush has to empty it
     journal: bool | None = None  # of the file system, which notes there what changes of an inode
     readahead_bytes: int | None = None  # of sequential reads through the page cache
     namespace: str | None = None  # namespace0.0

@@ -84,7 +84,6 @@ def _with_devices(facts: TierFacts, mount: Mount, kernel: Kernel) -> TierFacts:
         disks=tuple(f"/dev/{name}" for name in disks),
         device_model=", ".join(dict.fromkeys(d.model for d in disks.values() if d.model)) or None,
         rotational=_any_true(disk.rotational for disk in disks.values()),
-        volatile_cache=_any_true(disk.volatile_cache for disk in disks.values()),
         journal=_journal(mount, kernel),
         numa_node=_common([disk.numa_node for disk in disks.values()]),
         notes=(*facts.notes, *(f"through {layer}" for layer in through)),
