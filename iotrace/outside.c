@@ -11,8 +11,7 @@ static const struct timespec longest_wait = {1, 0};
 struct outside request_work(enum urgency urgency, uint64_t ns) {
   struct outside outside = {0};
   unsigned processor = (unsigned)sched_getcpu() % WORK_PROCESSORS;
-  struct work *work =
-      work_of_page() + urgency * WORK_PROCESSORS + processor;
+  struct work *work = work_of_page() + urgency * WORK_PROCESSORS + processor;
   if (ns == 0 || __atomic_load_n(&work->present, __ATOMIC_RELAXED) == 0) {
     return outside;
   }

@@ -11,9 +11,9 @@
 // later still, as by a device.
 #define LONGEST_WAKE_NS 50000
 #define WAKE_STEP_NS 100
+#define WAKE_STEPS_DOWN 8
 // What setting a timer and waking by it take of a processor.
 #define TIMER_NS 10000
-#define WAKE_STEPS_DOWN 8
 #define MOST_EXCESS_NS 1000000
 // A wake that is late by more has waited for a processor, which the thread's next calls find wanted,
 // too.

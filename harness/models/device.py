@@ -116,7 +116,7 @@ class DeviceModel:
     systems without a journal where the file's end or time has changed; None: no sync writes it.
     ``depth_longer_ns``: by its bytes, by how much a read takes longer where 2, 4,
     8 and so on requests are under way, itself included; linear between sizes and between depths.
-    ``elsewhere_ns``: by operation, by how much a request takes longer while calls are made on
+    ``elsewhere_ns``: by service, by how much a request takes longer while calls are made on
     several processors, of which one gets the device's interrupts; syncs that write the inode have
     their own in ``inode_write``.
     ``shorter_elsewhere_ns``: by how much it is shorter then, where no processor has to be woken.

@@ -100,7 +100,7 @@ def model_of(run: StoredRun, name: str) -> DeviceModel:
     processors = run.manifest.host.cpu.threads
     elsewhere_ns = {name: _elsewhere_ns(metrics, name, name, processors) for name in SERVICES}
     parallel = _parallel(metrics)
-    inode_write = None if facts.journal else _inode_write(metrics, processors)
+    inode_write = _inode_write(metrics, processors, facts.journal)
     in_memory = tier.kind == "tmpfs"  # whoever calls copies: nothing queues
     bandwidth = {
         "read": _in_kb(_largest(metrics, ("read", "bulk_read", "scan"))),
@@ -311,14 +311,18 @@ def _after_pause(
         yield pause_ns, extras
 
 
-def _inode_write(metrics: Sequence[Metric], processors: int) -> InodeWrite | None:
-    """Return what a sync takes more that writes the inode; None where none seems to.
+def _inode_write(
+    metrics: Sequence[Metric], processors: int, journal: bool | None
+) -> InodeWrite | None:
+    """Return what a sync takes more that writes the inode; None where none does.
 
-    With a journal, it leaves the change of the file's time to that, which is a little dearer.
+    With a journal, it leaves the change of the file's time to that, which is a little dearer: by
+    that it is known where Linux does not say (``journal`` None).
     """
     extra = _extra(metrics, "sync", "sync_inode")
     alone = hdr.decode(_smallest(metrics, MEASURED["sync"], "sync").hdr or "")
-    if extra.longer_ns < _LEAST_INODE_SHARE * alone.percentile(50):
+    seems_none = extra.longer_ns < _LEAST_INODE_SHARE * alone.percentile(50)
+    if journal or (journal is None and seems_none):
         return None
     elsewhere_ns = _elsewhere_ns(metrics, "sync", "sync_inode", processors)
     return InodeWrite(extra.longer_ns, extra.processor_ns, max(0, elsewhere_ns))
