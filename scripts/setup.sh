@@ -94,21 +94,22 @@ install_packages optional "${missing[@]}"
 [ "$(id -u)" -ne 0 ] || scripts/create-user.sh
 
 [ -x .venv/bin/python ] || "$python" -m venv .venv
-extra=hosts
+extras=(hosts)
 if [ "$what" = dev ]; then
   # Next to pip, which uses none of them.
   mapfile -t missing < <(missing_of "${for_tests[@]}")
   install_packages required "${missing[@]}" &
   by_apt=$!
-  extra=dev
+  extras+=(dev)
 fi
 say "installing Python packages into .venv"
 requirements='import sys, tomllib; project = tomllib.load(sys.stdin.buffer)["project"]
-print(*project["dependencies"], *project["optional-dependencies"][sys.argv[1]], sep="\n")'
+more = (name for extra in sys.argv[1:] for name in project["optional-dependencies"][extra])
+print(*dict.fromkeys([*project["dependencies"], *more]), sep="\n")'
 pip=(.venv/bin/python -m pip install -q --disable-pip-version-check --no-compile)
 "${pip[@]}" --no-deps -e . & # compiles, next to what is downloaded
 compiling=$!
-.venv/bin/python -c "$requirements" "$extra" <pyproject.toml | "${pip[@]}" -r /dev/stdin
+.venv/bin/python -c "$requirements" "${extras[@]}" <pyproject.toml | "${pip[@]}" -r /dev/stdin
 wait "$compiling"
 # On all processors, next to what is downloaded, and without the packages' own tests. Some files are
 # templates, which do not compile.
