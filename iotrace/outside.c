@@ -8,6 +8,10 @@
 // A program that does not do its work within that time is not there any more.
 static const struct timespec longest_wait = {1, 0};
 
+// An interrupt ends no thread's turn on its processor, as one of that program's threads does each time
+// that it runs: what interrupts use is used in one go.
+#define BATCH_NS 50000
+
 struct outside request_work(enum urgency urgency, uint64_t ns) {
   struct outside outside = {0};
   unsigned processor = (unsigned)sched_getcpu() % WORK_PROCESSORS;
@@ -15,8 +19,12 @@ struct outside request_work(enum urgency urgency, uint64_t ns) {
   if (ns == 0 || __atomic_load_n(&work->present, __ATOMIC_RELAXED) == 0) {
     return outside;
   }
-  outside.work = work;
-  outside.until_ns = __atomic_add_fetch(&work->requested_ns, ns, __ATOMIC_SEQ_CST);
+  uint64_t until_ns = __atomic_add_fetch(&work->requested_ns, ns, __ATOMIC_SEQ_CST);
+  if (urgency != URGENT) {
+    outside = (struct outside){work, until_ns};
+  } else if (until_ns - __atomic_load_n(&work->done_ns, __ATOMIC_RELAXED) < BATCH_NS) {
+    return outside;
+  }
   if (__atomic_exchange_n(&work->idle, 0, __ATOMIC_SEQ_CST) != 0) {
     futex_wake_all(&work->idle);
   }

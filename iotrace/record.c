@@ -114,13 +114,12 @@ uint64_t wait_until(struct thread *thread, uint64_t now, uint64_t deadline) {
 }
 
 // A sync waits for its writes, and then for the flush, which begins later where the thread got no
-// processor in between. While no other thread wants one, further sleeps would only use processor time.
-// What Linux does meanwhile outside of the thread may end later than the device.
-static uint64_t wait_in_turn(struct thread *thread, const struct due *due, uint64_t deadline,
-                             unsigned waits) {
-  uint64_t now = now_ns();
-  for (uint64_t outside_ns = due->outside_ns / waits; waits > 0; waits--) {
-    struct outside outside = request_work(due->urgency, outside_ns);
+// processor in between. What Linux does meanwhile outside of the thread (`outside`: at first) may end
+// later than the device.
+static uint64_t wait_in_turn(struct thread *thread, const struct due *due, struct outside outside,
+                             uint64_t deadline) {
+  uint64_t now = now_ns(), outside_ns = due->outside_ns / due->waits;
+  for (unsigned waits = due->waits; waits > 0; waits--) {
     uint64_t done = deadline > now ? now + (deadline - now) / waits : now;
     // Whoever does that work wakes the thread, without a timer.
     if (outside.work != NULL && done < now + outside_ns + TIMER_NS && await_work(&outside)) {
@@ -136,8 +135,9 @@ static uint64_t wait_in_turn(struct thread *thread, const struct due *due, uint6
     }
     if (now > done + WAITED_NS) {
       thread->wanted = CALLS_WANTED;
-      deadline += now - done;
     }
+    deadline += thread->wanted != 0 ? later(now, done) - done : 0;
+    outside = waits > 1 ? request_work(due->urgency, outside_ns) : outside;
   }
   return now;
 }
@@ -255,8 +255,7 @@ static uint64_t wait_for_device(struct thread *thread, struct cell *cell, const 
     return end;
   }
   add_extras(thread, access, &due, call->start_ns, end);
-  bool wanted = thread->wanted != 0;
-  thread->wanted -= wanted;
+  thread->wanted -= thread->wanted != 0;
   uint64_t copied_ns = due.copies ? end - call->start_ns : 0; // part of filling
   due.end_ns += later(copied_ns, due.filling_ns) - due.filling_ns;
   struct distribution *distribution =
@@ -275,8 +274,13 @@ static uint64_t wait_for_device(struct thread *thread, struct cell *cell, const 
     processor_ns = later(due.processor_ns, used_ns) - used_ns;
     processor_ns += later(due.filling_ns, copied_ns) - copied_ns;
     begun = processor_ns != 0 ? clock_ns(CLOCK_THREAD_CPUTIME_ID) : 0;
-    uint64_t lost = use_processor(later(processor_ns, thread->excess_ns) - thread->excess_ns);
-    end = wait_in_turn(thread, &due, due.end_ns + lost, wanted ? due.waits : 1);
+    uint64_t own_ns = later(processor_ns, thread->excess_ns) - thread->excess_ns;
+    // Workers begin as the thread goes on, interrupts come when the device is done.
+    uint64_t before_ns = due.urgency == URGENT ? own_ns : 0;
+    uint64_t lost = use_processor(before_ns);
+    struct outside outside = request_work(due.urgency, due.outside_ns / due.waits);
+    lost += use_processor(own_ns - before_ns);
+    end = wait_in_turn(thread, &due, outside, due.end_ns + lost);
   }
   if (due.as_engine_saw && end > due.end_ns) {
     add_overdue(thread, end - due.end_ns);

@@ -97,10 +97,9 @@ def model_of(run: StoredRun, name: str) -> DeviceModel:
         context = f"run {run.run_id} has no durations of {', '.join(missing)}"
         raise RunFailed(f"make model {name}", context, "run it again: `harness model make`")
     facts, buffered = tier.facts, tier.kind in _BUFFERED
-    processors = run.manifest.host.cpu.threads
-    elsewhere_ns = {name: _elsewhere_ns(metrics, name, name, processors) for name in SERVICES}
+    elsewhere_ns = {name: _elsewhere_ns(metrics, name, name) for name in SERVICES}
     parallel = _parallel(metrics)
-    inode_write = _inode_write(metrics, processors, facts.journal)
+    inode_write = _inode_write(metrics, facts.journal)
     in_memory = tier.kind == "tmpfs"  # whoever calls copies: nothing queues
     bandwidth = {
         "read": _in_kb(_largest(metrics, ("read", "bulk_read", "scan"))),
@@ -311,9 +310,7 @@ def _after_pause(
         yield pause_ns, extras
 
 
-def _inode_write(
-    metrics: Sequence[Metric], processors: int, journal: bool | None
-) -> InodeWrite | None:
+def _inode_write(metrics: Sequence[Metric], journal: bool | None) -> InodeWrite | None:
     """Return what a sync takes more that writes the inode; None where none does.
 
     With a journal, it leaves the change of the file's time to that, which is a little dearer: by
@@ -324,7 +321,7 @@ def _inode_write(
     seems_none = extra.longer_ns < _LEAST_INODE_SHARE * alone.percentile(50)
     if journal or (journal is None and seems_none):
         return None
-    elsewhere_ns = _elsewhere_ns(metrics, "sync", "sync_inode", processors)
+    elsewhere_ns = _elsewhere_ns(metrics, "sync", "sync_inode")
     return InodeWrite(extra.longer_ns, extra.processor_ns, max(0, elsewhere_ns))
 
 
@@ -338,35 +335,36 @@ def _extra(metrics: Sequence[Metric], operation: str, measurement: str) -> Extra
     return Extra(max(0, round(longer - alone)), max(0, processor_ns))
 
 
-def _elsewhere_ns(metrics: Sequence[Metric], operation: str, name: str, processors: int) -> int:
-    """Return by how much a call of the smallest size takes longer on most processors.
+def _elsewhere_ns(metrics: Sequence[Metric], operation: str, name: str) -> int:
+    """Return by how much a call of the smallest size takes longer on all processors in turn.
 
-    A thread that makes all calls is where the device's interrupts come; on all processors in turn,
-    it is there once in a turn. Below 0: without interrupts, that thread has to wake a processor,
-    which in turn are awake.
+    A thread that makes all calls is where the device's interrupts come; in turn, it is there once.
+    Below 0: without interrupts, that thread has to wake a processor, which in turn are awake.
     """
     here, everywhere = (
-        _typical_ns(hdr.decode(_smallest(metrics, MEASURED[operation], measurement).hdr or ""))
+        _smallest_ns(metrics, operation, measurement)
         for measurement in (name, f"{name}{_ELSEWHERE}")
     )
-    share = 1 - 1 / processors
-    longer_ns = everywhere - here
-    return round(longer_ns / share if longer_ns > 0 else longer_ns) if share else 0
+    return round(everywhere - here)
 
 
 def _sync_waits(metrics: Sequence[Metric]) -> float:
-    """Return how often a sync waits for a processor, where a read does once."""
+    """Return how often a sync waits for a processor, where a read does once.
+
+    Next to other work, no processor has to be woken: neither takes longer for that.
+    """
 
     def longer_ns(name: str) -> float:
-        next_to_work, alone = (
-            _smallest(metrics, MEASURED[name], f"{name}{end}") for end in (_CONTENDED, _ELSEWHERE)
-        )
-        return _typical_ns(hdr.decode(next_to_work.hdr or "")) - _typical_ns(
-            hdr.decode(alone.hdr or "")
-        )
+        awake = min(_smallest_ns(metrics, name, f"{name}{end}") for end in ("", _ELSEWHERE))
+        return _smallest_ns(metrics, name, f"{name}{_CONTENDED}") - awake
 
     read_ns, sync_ns = longer_ns("read"), longer_ns("sync")
     return min(_MOST_WAITS, max(1.0, round(sync_ns / read_ns, 1))) if read_ns > 0 else 2.0
+
+
+def _smallest_ns(metrics: Sequence[Metric], operation: str, measurement: str) -> float:
+    """Return the typical duration of a call of the smallest size."""
+    return _typical_ns(hdr.decode(_smallest(metrics, MEASURED[operation], measurement).hdr or ""))
 
 
 def _typical_ns(histogram: hdr.Histogram) -> float:

@@ -52,18 +52,29 @@ def running(trace, program):
 def sync(trace, run, outside_ms, waits=False):
     """Make a sync of 1 ms for which Linux uses so much time of a processor."""
     model = buffered(read=1, write=1, sync=1000)
-    use(trace, replace(model, outside_ns={"sync": outside_ms * MS}, outside_waits=waits))
+    use(trace, replace(model, outside_ns={"sync": round(outside_ms * MS)}, outside_waits=waits))
     return tuple(map(int, run(SYNC).split()))
 
 
 @pytest.mark.usefixtures("running")
 @pytest.mark.parametrize("waits", [False, True])
-def test_the_program_uses_the_time_and_the_caller_waits_for_it(trace, run, waits):
+def test_the_program_uses_the_time_and_a_caller_waits_for_a_loop_device_s_workers(
+    trace, run, waits
+):
     took_ns, used_ns = sync(trace, run, 80, waits)
-    assert took_ns >= 79 * MS
+    assert took_ns >= 79 * MS or not waits
     assert used_ns < 40 * MS
-    assert work(trace, waits)[:2] == (80 * MS, 80 * MS)
+    assert eventually(lambda: work(trace, waits)[:2] == (80 * MS, 80 * MS))
     assert work(trace, not waits)[:2] == (0, 0)
+
+
+@pytest.mark.usefixtures("running")
+def test_interrupts_time_is_used_from_50_us_on(trace, run):
+    """A sync requests half of its time before each of two sleeps."""
+    sync(trace, run, 0.04)
+    assert work(trace)[:2] == (40_000, 0)
+    sync(trace, run, 0.04)
+    assert eventually(lambda: work(trace)[1] >= 60_000)
 
 
 @pytest.mark.usefixtures("running")
