@@ -206,11 +206,14 @@ void note_end(struct thread *thread, const struct access *access, uint64_t end);
 struct outside {
   struct work *work; // NULL: there is nothing to wait for
   uint64_t until_ns;
+  uint64_t due_at; // where no other thread has the processor
 };
 // Requests that much processor time of the program kernel-work, if it is there, on this processor.
 struct outside request_work(enum urgency urgency, uint64_t ns);
 // Waits until it is used. Returns whether it was not yet.
 bool await_work(const struct outside *outside);
+// By how much such work was late last: it waited for a processor.
+uint64_t late_of_work(const struct outside *outside);
 
 // record.c
 void sleep_until(uint64_t until);

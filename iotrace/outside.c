@@ -21,11 +21,12 @@ struct outside request_work(enum urgency urgency, uint64_t ns) {
   }
   uint64_t until_ns = __atomic_add_fetch(&work->requested_ns, ns, __ATOMIC_SEQ_CST);
   if (urgency != URGENT) {
-    outside = (struct outside){work, until_ns};
+    outside = (struct outside){.work = work, .until_ns = until_ns, .due_at = now_ns() + ns};
   } else if (until_ns - __atomic_load_n(&work->done_ns, __ATOMIC_RELAXED) < BATCH_NS) {
     return outside;
   }
   if (__atomic_exchange_n(&work->idle, 0, __ATOMIC_SEQ_CST) != 0) {
+    __atomic_store_n(&work->requested_at, now_ns(), __ATOMIC_RELAXED);
     futex_wake_all(&work->idle);
   }
   return outside;
@@ -34,6 +35,10 @@ struct outside request_work(enum urgency urgency, uint64_t ns) {
 static bool is_done(const struct outside *outside) {
   uint64_t done_ns = __atomic_load_n(&outside->work->done_ns, __ATOMIC_SEQ_CST);
   return (int64_t)(done_ns - outside->until_ns) >= 0;
+}
+
+uint64_t late_of_work(const struct outside *outside) {
+  return outside->work == NULL ? 0 : __atomic_load_n(&outside->work->late_ns, __ATOMIC_RELAXED);
 }
 
 bool await_work(const struct outside *outside) {

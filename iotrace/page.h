@@ -17,7 +17,7 @@
 #include <stdint.h>
 
 #define PAGE_MAGIC 0x31435254424f4954ULL // "TIOBTRC1"
-#define PAGE_VERSION 29
+#define PAGE_VERSION 30
 #define PAGE_SLOTS 1024
 #define PAGE_NAME 16
 
@@ -190,7 +190,9 @@ struct work {
   uint32_t idle;      // futex: it sleeps until this is 0
   uint32_t awaited;   // a call waits for its work
   uint32_t completed; // futex: another number whenever awaited work may be done
-  uint64_t unused[4]; // a line of the processors' caches
+  uint64_t requested_at; // what it does now, or did last
+  uint64_t late_ns;      // by how much that took longer than its processor time
+  uint64_t unused[2];    // a line of the processors' caches
 };
 _Static_assert(sizeof(struct work) == 64, "a line");
 

@@ -113,8 +113,8 @@ uint64_t wait_until(struct thread *thread, uint64_t now, uint64_t deadline) {
   return now;
 }
 
-// A sync waits for its writes, and then for the flush, which begins later where the thread got no
-// processor in between. What Linux does meanwhile outside of the thread (`outside`: at first) may end
+// A sync waits for its writes, and then for the flush, which begins later where the thread or a worker
+// got no processor in between. What Linux does meanwhile outside of the thread (`outside`: at first) may end
 // later than the device.
 static uint64_t wait_in_turn(struct thread *thread, const struct due *due, struct outside outside,
                              uint64_t deadline) {
@@ -136,7 +136,11 @@ static uint64_t wait_in_turn(struct thread *thread, const struct due *due, struc
     if (now > done + WAITED_NS) {
       thread->wanted = CALLS_WANTED;
     }
-    deadline += thread->wanted != 0 ? later(now, done) - done : 0;
+    if (thread->wanted != 0) {
+      // The device begins when its worker has, and what is left when the thread has.
+      uint64_t late_ns = late_of_work(&outside), due_at = later(done, outside.due_at + late_ns);
+      deadline += late_ns + later(now, due_at) - due_at;
+    }
     outside = waits > 1 ? request_work(due->urgency, outside_ns) : outside;
   }
   return now;

@@ -44,7 +44,7 @@ OPERATIONS = ("read", "write", "sync")
 #: The last one: files, pipes and sockets outside of all parts.
 _ALL_PARTS = len(PARTS) + 1
 
-_MAGIC, _VERSION = 0x31435254424F4954, 29
+_MAGIC, _VERSION = 0x31435254424F4954, 30
 _SLOTS = 1024
 HEADER_BYTES = 4096
 #: Of the models of devices and their queues (harness.models.device).

@@ -24,11 +24,13 @@
 
 static struct work *work_of_page;
 
-static uint64_t processor_ns(void) {
-  struct timespec used;
-  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &used);
-  return (uint64_t)used.tv_sec * 1000000000ULL + (uint64_t)used.tv_nsec;
+static uint64_t clock_ns(clockid_t clock) {
+  struct timespec now;
+  clock_gettime(clock, &now);
+  return (uint64_t)now.tv_sec * 1000000000ULL + (uint64_t)now.tv_nsec;
 }
+
+static uint64_t processor_ns(void) { return clock_ns(CLOCK_THREAD_CPUTIME_ID); }
 
 // Returns the work that is requested, once there is some more than `done_ns`.
 static uint64_t next_request(struct work *work, uint64_t done_ns) {
@@ -51,6 +53,13 @@ static void note_done(struct work *work, uint64_t done_ns) {
   }
 }
 
+// What is requested meanwhile begins now.
+static void note_late(struct work *work, uint64_t ns) {
+  uint64_t now_ns = clock_ns(CLOCK_MONOTONIC);
+  uint64_t took_ns = now_ns - __atomic_exchange_n(&work->requested_at, now_ns, __ATOMIC_RELAXED);
+  __atomic_store_n(&work->late_ns, took_ns > ns ? took_ns - ns : 0, __ATOMIC_RELAXED);
+}
+
 // What the thread uses to sleep and to wake is part of the requested time, as it is of Linux's.
 static void serve(struct work *work) {
   uint64_t done_ns = __atomic_load_n(&work->requested_ns, __ATOMIC_SEQ_CST);
@@ -63,6 +72,7 @@ static void serve(struct work *work) {
     uint64_t now_ns;
     while ((now_ns = processor_ns()) < used_ns) {
     }
+    note_late(work, ns);
     used_ns = now_ns - used_ns < MOST_EXCESS_NS ? used_ns : now_ns - MOST_EXCESS_NS;
     done_ns = requested_ns;
     note_done(work, done_ns);

@@ -5,19 +5,24 @@ import struct
 from dataclasses import replace
 
 import pytest
-from modelled_tier import OPEN_TABLE, buffered, use
+from modelled_tier import (
+    OPEN_TABLE,
+    ORDINARY,
+    ORDINARY_READS,
+    PROCESSOR,
+    URGENT,
+    WORK,
+    buffered,
+    place_of_work,
+    use,
+)
 from patience import eventually
 
 from harness.errors import RunFailed
 from harness.iotrace.kernel_work import PROGRAM, kernel_work
-from harness.iotrace.page import HEADER_BYTES, MODELS_BYTES
 from harness.supervise.credentials import unprivileged
 
 MS = 1_000_000
-WORK_AT = HEADER_BYTES + MODELS_BYTES
-#: Requested and done ns, and whether a thread of the program is there; of each processor.
-WORK, PROCESSORS = struct.Struct("<QQI44x"), 512
-PROCESSOR = min(os.sched_getaffinity(0))
 #: Prints how long a sync took, and its thread's processor time.
 SYNC = OPEN_TABLE + (
     f"import time\nos.sched_setaffinity(0, [{PROCESSOR}])\nos.pwrite(fd, bytes(4096), 0)\n"
@@ -26,15 +31,8 @@ SYNC = OPEN_TABLE + (
 )
 
 
-URGENT, ORDINARY, ORDINARY_READS = range(3)
-
-
-def place(urgency):
-    return WORK_AT + (urgency * PROCESSORS + PROCESSOR) * WORK.size
-
-
 def work(trace, urgency=URGENT):
-    return WORK.unpack(os.pread(trace.page.descriptor, WORK.size, place(urgency)))
+    return WORK.unpack(os.pread(trace.page.descriptor, WORK.size, place_of_work(urgency)))
 
 
 @pytest.fixture
@@ -102,7 +100,7 @@ def test_without_the_program_nothing_is_requested(trace, run):
 @pytest.mark.usefixtures("running")
 def test_a_request_that_no_call_can_make_is_limited(trace, run):
     """Of 2^63 ns, 100 ms are used."""
-    os.pwrite(trace.page.descriptor, struct.pack("<Q", 1 << 63), place(URGENT))
+    os.pwrite(trace.page.descriptor, struct.pack("<Q", 1 << 63), place_of_work(URGENT))
     sync(trace, run, 80)
     assert eventually(lambda: work(trace)[1] == (1 << 63) + 80 * MS)
 

@@ -4,7 +4,16 @@ import os
 from dataclasses import replace
 
 import pytest
-from modelled_tier import OPEN_TABLE, buffered, constant, use
+from modelled_tier import (
+    OPEN_TABLE,
+    ORDINARY,
+    PROCESSOR,
+    WORK,
+    buffered,
+    constant,
+    place_of_work,
+    use,
+)
 
 from harness.models.device import InodeWrite
 
@@ -49,9 +58,18 @@ def test_a_sync_of_a_device_without_a_volatile_cache_sleeps_once(syncs):
     assert syncs([50, 0], 3, sync_waits=1) == [(1, 150), (1, 100), (1, 100)]
 
 
-def test_a_sync_waits_as_often_as_the_device_s_does(syncs):
+def test_where_processors_are_wanted_a_sync_waits_as_often_as_the_device_s_does(syncs):
     """2.75 times in the mean: twice or three times."""
     assert {count for count, _ in syncs([50] * 60, 20, sync_waits=2.75)} == {2, 3}
+    assert syncs([0, 50], 2, sync_waits=4) == [(2, 150), (4, 100)]
+
+
+def test_the_flush_begins_later_where_a_worker_was_late(trace, syncs):
+    """A loop device's, by 30 ms; after the first call's late wake, processors are wanted."""
+    work = WORK.pack(0, 1 << 40, True, 30_000_000)
+    os.pwrite(trace.page.descriptor, work, place_of_work(ORDINARY))
+    on_loop = {"outside_ns": {"sync": 1000}, "outside_waits": True, "processors": [PROCESSOR]}
+    assert syncs([0, 50], 3, **on_loop) == [(2, 150), (2, 130), (2, 130)]
 
 
 def test_a_sync_with_nothing_to_write_sleeps_once(syncs):
