@@ -85,7 +85,7 @@ def loop_device(folder: Path, name: str) -> Iterator[tuple[Path, str]]:
     place.mkdir()
     command("mkfs.ext4", "-q", "-F", "-E", EAGER, str(image))
     in_memory = str(folder).startswith("/dev/shm")
-    # A first write to a hole allocates: a device does not become faster as it fills.
+    # A first write to a hole allocates, and takes longer than later ones: no block is a hole.
     again = (f"if={image}", f"of={image}", "conv=notrunc", f"bs={_BLOCK_BYTES}")
     command("dd", *again, *(() if in_memory else ("oflag=direct",)))
     direct = "off" if in_memory else "on"

@@ -130,8 +130,8 @@ class DeviceModel:
     ``directions``: whether reads and writes (syncs among them) share the servers and what the
     device moves, or have each their own.
     ``basis``: ``measured`` (on a tier), ``published``, ``target`` (a vendor's promise),
-    or ``constant``. ``sync_waits``: how often a sync waits for a processor: for its writes, for the
-    flush, and for what the device's threads do in between.
+    or ``constant``. ``sync_waits``: how often a sync waits for a processor where others
+    want it: for its writes, for the flush, and for what the device's threads do in between.
     ``made_of``: None of published figures.
     ``in_engine``: the durations are those of an engine's calls on this host, which contain the
     copying from the page cache and the waiting for processors.

@@ -145,8 +145,8 @@ class DeviceDocument(
         Meta(
             ge=1,
             le=16,
-            description="how often a sync waits for a processor, where a read does once: for its "
-            "writes, and for the flush of a volatile cache",
+            description="how often a sync waits for a processor where others want it and a read "
+            "waits once: for its writes, and for the flush of a volatile cache",
         ),
     ] = written(2.0)
     in_engine: Annotated[
